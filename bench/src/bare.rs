@@ -1,10 +1,10 @@
-//! The rival of the server: a bare hyper handler over the same store.
+//! A bare hyper handler on the same store, which the server is compared with.
 //!
 //! # Where it sits
-//! `wakeline-bench bare`, started as a process of its own by the queue benchmark. It parses the
-//! same bodies and calls the same group-committing store as the server, and leaves everything
-//! else out: routing, validation of the rest, parked polls, hints to them, metrics, limits. What
-//! the server loses against it is the price of those.
+//! `wakeline-bench bare`, which the queue benchmark starts as a process of its own. It parses the
+//! same bodies and calls the same group-committing store as the server. It omits everything else:
+//! routing, other validation, parked pops, hints, metrics and limits. The difference between the
+//! server and this handler is the cost of those.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,9 +28,11 @@ use wakeline_core::{
 };
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
-use wakeline_store::{ClaimRequest, Grant, LineClaim, PushItem, SettleItem, SettleOutcome, Store};
+use wakeline_store::{
+    ClaimRequest, LineClaim, PushItem, QueueClaimResult, SettleItem, SettleOutcome, Store,
+};
 
-use crate::table::say;
+use crate::table::print_line;
 
 /// Settings of the bare handler.
 #[derive(Args)]
@@ -43,14 +45,14 @@ pub(crate) struct BareArgs {
     schema: String,
 }
 
-/// Serves until it is killed.
+/// Serves requests until the process is killed.
 pub(crate) fn run(args: &BareArgs) -> Result<()> {
-    // The runtime of the server, with its defaults.
+    // The same runtime as that of the server, with its defaults.
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let store = open(args).await?;
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        say(&format!("url     http://{}", listener.local_addr()?));
+        print_line(&format!("url     http://{}", listener.local_addr()?));
         serve(listener, store).await
     })
 }
@@ -74,7 +76,7 @@ async fn serve(listener: TcpListener, store: Arc<dyn Store>) -> Result<()> {
                 let store = Arc::clone(&store);
                 async move { Ok::<_, Infallible>(answer(store, request).await) }
             });
-            // How a connection ends is the client's business.
+            // An error of a connection is not an error of the handler.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -111,13 +113,13 @@ async fn body_of(request: Request<Incoming>) -> Result<Bytes> {
 }
 
 #[derive(Deserialize)]
-struct PushBody<'a> {
+struct BarePushBody<'a> {
     #[serde(borrow)]
-    items: Vec<PushItemBody<'a>>,
+    items: Vec<BarePushItemBody<'a>>,
 }
 
 #[derive(Deserialize)]
-struct PushItemBody<'a> {
+struct BarePushItemBody<'a> {
     queue: &'a str,
     partition: &'a str,
     #[serde(borrow)]
@@ -125,7 +127,7 @@ struct PushItemBody<'a> {
 }
 
 async fn push(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
-    let parsed: PushBody<'_> = serde_json::from_slice(&body)?;
+    let parsed: BarePushBody<'_> = serde_json::from_slice(&body)?;
     let mut items = Vec::with_capacity(parsed.items.len());
     for item in parsed.items {
         items.push(PushItem {
@@ -145,15 +147,15 @@ async fn push(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PopAnswer<'a> {
+struct BarePopAnswer<'a> {
     lease_id: String,
     partition_id: String,
-    messages: Vec<PoppedMessage<'a>>,
+    messages: Vec<BarePoppedMessage<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PoppedMessage<'a> {
+struct BarePoppedMessage<'a> {
     transaction_id: &'a str,
     data: &'a RawValue,
 }
@@ -171,23 +173,23 @@ async fn pop(store: Arc<dyn Store>, queue: QueueName, batch: u32) -> Result<(u16
     let (subscription, requests) = (Subscription::All, vec![request]);
     let claim = LineClaim { line, subscription, requests, further: false };
     let outcomes = store.claim(vec![claim]).await?;
-    match outcomes.first().and_then(|outcome| outcome.grants.first()) {
-        Some(Some(grant)) => Ok((200, render(grant)?)),
+    match outcomes.first().and_then(|outcome| outcome.results.first()) {
+        Some(Some(result)) => Ok((200, render(result)?)),
         _ => Ok((204, Vec::new())),
     }
 }
 
-fn render(grant: &Grant) -> Result<Vec<u8>> {
-    let partition = grant.partitions.first().context("a grant without a partition")?;
-    let lease = grant.lease.as_ref().context("a grant without a lease")?;
+fn render(result: &QueueClaimResult) -> Result<Vec<u8>> {
+    let partition = result.partitions.first().context("a claim result without a partition")?;
+    let lease = result.lease.as_ref().context("a claim result without a lease")?;
     let mut messages = Vec::with_capacity(partition.messages.len());
     for message in &partition.messages {
-        messages.push(PoppedMessage {
+        messages.push(BarePoppedMessage {
             transaction_id: message.transaction_id.as_str(),
             data: serde_json::from_slice(&message.payload)?,
         });
     }
-    let answer = PopAnswer {
+    let answer = BarePopAnswer {
         lease_id: lease.to_string(),
         partition_id: partition.partition_id.to_string(),
         messages,
@@ -197,16 +199,16 @@ fn render(grant: &Grant) -> Result<Vec<u8>> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AckBody<'a> {
+struct BareAckBody<'a> {
     transaction_id: &'a str,
     partition_id: &'a str,
     lease_id: &'a str,
 }
 
 #[derive(Deserialize)]
-struct AckBatchBody<'a> {
+struct BareAckBatchBody<'a> {
     #[serde(borrow)]
-    acknowledgments: Vec<AckBody<'a>>,
+    acknowledgments: Vec<BareAckBody<'a>>,
 }
 
 async fn ack_one(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
@@ -214,11 +216,11 @@ async fn ack_one(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
 }
 
 async fn ack_batch(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
-    let parsed: AckBatchBody<'_> = serde_json::from_slice(&body)?;
+    let parsed: BareAckBatchBody<'_> = serde_json::from_slice(&body)?;
     settle(store, parsed.acknowledgments).await
 }
 
-async fn settle(store: Arc<dyn Store>, acks: Vec<AckBody<'_>>) -> Result<(u16, Vec<u8>)> {
+async fn settle(store: Arc<dyn Store>, acks: Vec<BareAckBody<'_>>) -> Result<(u16, Vec<u8>)> {
     let mut items = Vec::with_capacity(acks.len());
     for ack in acks {
         items.push(SettleItem {

@@ -1,8 +1,8 @@
-//! A lean HTTP/1.1 client: one keep-alive connection, requests prepared as bytes.
+//! A minimal HTTP/1.1 client: one keep-alive connection, with requests prepared as bytes.
 //!
 //! # Where it sits
-//! Every benchmark drives its servers through this. It shares the machine with them, so it parses
-//! no more of an answer than its status and length, and allocates nothing per request.
+//! All benchmarks use this client. It shares the machine with the servers, so that it parses only
+//! the status and the length of an answer, and allocates nothing per request.
 //!
 //! # Invariants
 //! * One request is in flight per connection; the buffer holds exactly one answer.
@@ -14,16 +14,16 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Room for an ordinary answer, so that reading it takes one call.
+/// Size of the buffer, which is enough to read an ordinary answer in one call.
 const BUFFER_LEN: usize = 32 * 1024;
 
 /// A keep-alive connection.
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-/// An answer, as it lies in the connection's buffer.
+/// An answer, which is stored in the buffer of the connection.
 pub(crate) struct Answer<'a> {
     /// The HTTP status.
     pub(crate) status: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The body, if the status is the expected one.
+    /// Returns the body if the status is the expected one.
     pub(crate) fn expect(&self, status: u16) -> Result<&[u8]> {
         let text = || String::from_utf8_lossy(self.body).into_owned();
         ensure!(self.status == status, "answered {} instead of {status}: {}", self.status, text());
@@ -40,20 +40,21 @@ impl Answer<'_> {
     }
 }
 
-impl Connection {
-    /// Connects.
+impl BenchConnection {
+    /// Opens a connection.
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect to the server")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(BUFFER_LEN) })
     }
 
-    /// Connects, with a buffer that grows as answers need it: for thousands of connections.
-    pub(crate) async fn lean(address: SocketAddr) -> Result<Self> {
+    /// Opens a connection whose buffer is small until answers need more. This is meant for
+    /// thousands of connections.
+    pub(crate) async fn open_small(address: SocketAddr) -> Result<Self> {
         Ok(Self { buffer: Vec::new(), ..Self::open(address).await? })
     }
 
-    /// Connects several times.
+    /// Opens several connections.
     pub(crate) async fn open_all(address: SocketAddr, count: usize) -> Result<Vec<Self>> {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
@@ -96,7 +97,7 @@ impl Connection {
     }
 }
 
-/// What has to be known of an answer's head.
+/// The head of an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -105,7 +106,7 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the head, if all of it is there.
+    /// Parses the head. Returns `None` if it is not complete.
     fn parse(bytes: &[u8]) -> Result<Option<Self>> {
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
             return Ok(None);
@@ -117,9 +118,9 @@ impl Head {
         for line in text.split("\r\n").skip(1) {
             let Some((name, value)) = line.split_once(':') else { continue };
             if name.eq_ignore_ascii_case("content-length") {
-                body_len = value.trim().parse().context("content-length is no number")?;
+                body_len = value.trim().parse().context("content-length is not a number")?;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                bail!("chunked answers are not understood");
+                bail!("chunked answers are not supported");
             }
         }
         Ok(Some(Self { status, len: end + 4, body_len }))
@@ -152,10 +153,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_once_it_is_whole() {
+    fn a_head_is_parsed_when_it_is_complete() {
         let bytes = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\n[1]";
         assert_eq!(Head::parse(&bytes[..30]).expect("no error"), None);
-        let head = Head::parse(bytes).expect("no error").expect("whole");
+        let head = Head::parse(bytes).expect("no error").expect("complete");
         assert_eq!((head.status, head.body_len, head.missing(bytes.len())), (201, 3, 0));
         assert_eq!(head.missing(bytes.len() - 2), 2);
     }

@@ -1,27 +1,28 @@
-//! Who uses the processor: the load generator, the server, PostgreSQL.
+//! The processor time of the load generator, the server and PostgreSQL.
 //!
-//! Read from `/proc`, in seconds of user and system time; PostgreSQL with all its processes, but
-//! only if it runs on this machine.
+//! It is read from `/proc`, in seconds of user and system time. That of PostgreSQL includes all of
+//! its processes, and is known only if PostgreSQL runs on this machine.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// Ticks a second in `/proc/PID/stat`: what Linux shows to programs, whatever the kernel uses.
+/// Ticks per second in `/proc/PID/stat`. Linux shows this value to programs, independently of the
+/// frequency of the kernel.
 const TICKS_PER_SEC: f64 = 100.0;
 
 /// Processor time by process, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// The load generator: this process.
+    /// The load generator, which is this process.
     pub(crate) load: f64,
     /// The server under test.
     pub(crate) server: f64,
-    /// PostgreSQL with all its processes; 0 if it is elsewhere or not used.
+    /// PostgreSQL with all of its processes; 0 if it runs elsewhere or is not used.
     pub(crate) postgres: f64,
 }
 
 impl Usage {
-    /// What was used since an earlier reading, per second of `elapsed` seconds.
+    /// The time used since an earlier reading, per second of `elapsed` seconds.
     pub(crate) fn since(&self, earlier: &Self, elapsed: f64) -> Self {
         Self {
             load: (self.load - earlier.load) / elapsed,
@@ -52,14 +53,14 @@ impl Meter {
     }
 }
 
-/// Seconds used until now by some processes.
+/// Seconds that some processes have used until now.
 pub(crate) fn used_by(pids: impl Iterator<Item = u32>) -> f64 {
     let processes = Processes::read();
     pids.map(|pid| processes.own(pid)).sum()
 }
 
-/// Seconds used until now by the backends of a database, whose name their titles hold; those that
-/// have left are not among them.
+/// Seconds that the backends of a database have used until now. Process titles contain the name of
+/// the database. Backends that have ended are not included.
 pub(crate) fn used_by_backends(postmaster: u32, database: &str) -> f64 {
     let titled = |pid: &u32| {
         let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -72,24 +73,25 @@ pub(crate) fn used_by_backends(postmaster: u32, database: &str) -> f64 {
     of_database.map(|pid| processes.own(pid)).sum()
 }
 
-/// The process whose children serve a backend, if it is a PostgreSQL on this machine.
+/// Returns the parent process of a backend, if PostgreSQL runs on this machine.
 pub(crate) fn postmaster_of(backend: u32) -> Option<u32> {
     let name = fs::read_to_string(format!("/proc/{backend}/comm")).ok()?;
     let text = fs::read_to_string(format!("/proc/{backend}/stat")).ok()?;
     (name.trim() == "postgres").then(|| Process::parse(&text).map(|process| process.parent))?
 }
 
+/// The processor time of one process, in ticks.
 struct Process {
     parent: u32,
-    /// Its own time.
+    /// The time of the process itself.
     own: u64,
     /// The time of children that have ended.
     ended: u64,
 }
 
 impl Process {
-    /// Reads the text of `/proc/PID/stat`. The name in it may hold anything, so that fields
-    /// count from the last parenthesis.
+    /// Parses the text of `/proc/PID/stat`. The process name in it may contain any characters, so
+    /// that the fields are counted from the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -102,6 +104,7 @@ impl Process {
     }
 }
 
+/// All processes of this machine, by their ids.
 struct Processes(HashMap<u32, Process>);
 
 impl Processes {
@@ -119,12 +122,13 @@ impl Processes {
         Self(processes)
     }
 
-    /// Seconds used by a process itself: the servers are children of the load generator.
+    /// Seconds that a process has used, without its children: the servers are children of the load
+    /// generator.
     fn own(&self, pid: u32) -> f64 {
         self.0.get(&pid).map_or(0.0, |process| process.own as f64 / TICKS_PER_SEC)
     }
 
-    /// Seconds used by a process and everything below it.
+    /// Seconds that a process and all of its descendants have used.
     fn tree(&self, pid: u32) -> f64 {
         let Some(process) = self.0.get(&pid) else { return 0.0 };
         let children = self.0.iter().filter(|(_, child)| child.parent == pid);

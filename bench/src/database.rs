@@ -1,8 +1,9 @@
-//! A database of the run's own, on a PostgreSQL that is there already.
+//! A separate database for each run, on an existing PostgreSQL.
 //!
 //! # Invariants
-//! * Everything that a benchmark does on PostgreSQL happens in this database, so that statements
-//!   can be counted without those of others, and one DROP leaves nothing behind.
+//! * Everything that a benchmark does on PostgreSQL happens in this database or in scratch
+//!   databases with the same prefix, so that statements are counted separately, and nothing is left
+//!   behind.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use uuid::Uuid;
 
 use crate::cpu;
 
-/// Statements by kind, since some moment in the past. The pings of health checks do not count.
+/// Counts statements by kind, since the statistics were reset. The pings of health checks are not
+/// counted.
 const STATEMENTS: &str = "
     SELECT coalesce(sum(calls), 0)::bigint AS total,
         coalesce(sum(calls) FILTER (WHERE query ~ '\\mclaim\\('), 0)::bigint AS claims,
@@ -26,34 +28,34 @@ pub(crate) struct Database {
     admin: Client,
     name: String,
     url: String,
-    /// PostgreSQL's first process, if it is on this machine.
+    /// The main process of PostgreSQL, if it runs on this machine.
     pub(crate) postmaster: Option<u32>,
     /// The version of PostgreSQL.
     pub(crate) version: String,
-    /// Today, as PostgreSQL sees it.
+    /// The current date of PostgreSQL.
     pub(crate) date: String,
 }
 
-/// A database beside that of the run.
+/// A scratch database, which is separate from the database of the run.
 #[derive(Debug, Clone)]
-pub(crate) struct Another {
+pub(crate) struct ScratchDatabase {
     pub(crate) name: String,
     pub(crate) url: String,
 }
 
-/// Statements that were run in the database.
+/// Numbers of statements that were run in a database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Statements {
-    /// All.
+    /// All statements.
     pub(crate) total: i64,
-    /// Claims.
+    /// Statements that claim messages.
     pub(crate) claims: i64,
     /// Notifications that were sent to other nodes.
     pub(crate) notifies: i64,
 }
 
 impl Statements {
-    /// What came after an earlier count.
+    /// The difference from an earlier count.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             total: self.total - earlier.total,
@@ -64,8 +66,8 @@ impl Statements {
 }
 
 impl Database {
-    /// Makes it.
-    pub(crate) async fn make(url: &str) -> Result<Self> {
+    /// Creates the database of a run.
+    pub(crate) async fn create(url: &str) -> Result<Self> {
         let (admin, connection) = open(url).await?;
         tokio::spawn(connection);
         let statements = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
@@ -74,7 +76,7 @@ impl Database {
         admin
             .batch_execute(&format!("CREATE DATABASE {name}"))
             .await
-            .context("cannot make a database for the run")?;
+            .context("cannot create a database for the run")?;
         let facts = "SELECT pg_backend_pid(), current_setting('server_version'), now()::date::text";
         let facts = admin.query_one(facts, &[]).await?;
         let backend: i32 = facts.get(0);
@@ -88,29 +90,29 @@ impl Database {
         })
     }
 
-    /// Where it is.
+    /// The URL of the database.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// A connection to it.
+    /// Opens a connection to the database.
     pub(crate) async fn connect(&self) -> Result<Client> {
         let (client, connection) = open(&self.url).await?;
         tokio::spawn(connection);
         Ok(client)
     }
 
-    /// A connection to it whose messages the caller reads.
+    /// Opens a connection whose messages the caller reads.
     pub(crate) async fn connect_raw(&self) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
         open(&self.url).await
     }
 
-    /// Statements run in it until now.
+    /// Returns the numbers of statements in the database until now.
     pub(crate) async fn statements(&self) -> Result<Statements> {
         self.statements_in(&self.name).await
     }
 
-    /// Statements run in one of its copies until now.
+    /// Returns the numbers of statements in a scratch database until now.
     pub(crate) async fn statements_in(&self, name: &str) -> Result<Statements> {
         let row = self.admin.query_one(STATEMENTS, &[&name]).await;
         let row = row.context("statements cannot be counted: is pg_stat_statements loaded?")?;
@@ -121,36 +123,41 @@ impl Database {
         })
     }
 
-    /// Makes another database, whose statements count for themselves; a copy of `template` if that
-    /// is given. It is removed with this one, or before.
-    pub(crate) async fn another(&self, suffix: &str, template: Option<&str>) -> Result<Another> {
+    /// Creates a scratch database, whose statements are counted separately. It is a copy of
+    /// `template` if that is given. It is removed with the database of the run, or before.
+    pub(crate) async fn create_scratch(
+        &self,
+        suffix: &str,
+        template: Option<&str>,
+    ) -> Result<ScratchDatabase> {
         let name = format!("{}_{suffix}", self.name);
         let template = template.map_or_else(String::new, |name| format!(" TEMPLATE {name}"));
         let create = format!("CREATE DATABASE {name}{template}");
-        self.admin.batch_execute(&create).await.context("cannot make another database")?;
+        self.admin.batch_execute(&create).await.context("cannot create another database")?;
         let url = with_database(&self.url, &name).context("the URL of PostgreSQL names no host")?;
-        Ok(Another { name, url })
+        Ok(ScratchDatabase { name, url })
     }
 
-    /// Removes another one, whoever is connected.
-    pub(crate) async fn remove_another(&self, name: &str) -> Result<()> {
+    /// Removes a scratch database, and closes its connections.
+    pub(crate) async fn remove_scratch(&self, name: &str) -> Result<()> {
         let drop = format!("DROP DATABASE {name} WITH (FORCE)");
         self.admin.batch_execute(&drop).await.context("cannot remove a database")
     }
 
-    /// Transactions committed in it by those who have left.
+    /// Returns the number of transactions that closed connections have committed.
     pub(crate) async fn commits(&self) -> Result<i64> {
         let count = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1";
         Ok(self.admin.query_one(count, &[&self.name]).await?.get(0))
     }
 
-    /// Waits until nobody is connected to it: whoever leaves has told what it counted.
-    pub(crate) async fn left(&self) -> Result<()> {
-        self.left_by_all(&self.name).await
+    /// Waits until no connections to the database are open. A connection reports its statistics
+    /// before it closes.
+    pub(crate) async fn wait_until_unused(&self) -> Result<()> {
+        self.wait_until_scratch_unused(&self.name).await
     }
 
-    /// Waits until nobody is connected to one of its copies.
-    pub(crate) async fn left_by_all(&self, name: &str) -> Result<()> {
+    /// Waits until no connections to a scratch database are open.
+    pub(crate) async fn wait_until_scratch_unused(&self, name: &str) -> Result<()> {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
         for _ in 0..500 {
             let connected: i64 = self.admin.query_one(count, &[&name]).await?.get(0);
@@ -159,14 +166,14 @@ impl Database {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        bail!("somebody stays connected")
+        bail!("connections to the database {name} stay open")
     }
 
-    /// Removes it and its copies, whoever is connected.
+    /// Removes the database and all scratch databases, and closes their connections.
     pub(crate) async fn remove(self) -> Result<()> {
-        let copies = "SELECT datname::text FROM pg_database WHERE starts_with(datname, $1)";
-        for copy in self.admin.query(copies, &[&format!("{}_", self.name)]).await? {
-            self.remove_another(copy.get(0)).await?;
+        let scratches = "SELECT datname::text FROM pg_database WHERE starts_with(datname, $1)";
+        for scratch in self.admin.query(scratches, &[&format!("{}_", self.name)]).await? {
+            self.remove_scratch(scratch.get(0)).await?;
         }
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         self.admin.batch_execute(&drop).await.context("cannot remove the run's database")
@@ -177,7 +184,7 @@ async fn open(url: &str) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
     tokio_postgres::connect(url, NoTls).await.context("cannot connect to PostgreSQL")
 }
 
-/// The same server, another database.
+/// Replaces the database in a URL.
 fn with_database(url: &str, name: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let (address, parameters) = match rest.split_once('?') {

@@ -1,18 +1,18 @@
-//! The tables of the five designs that the wake modes come from, measured beside what those
-//! designs predict.
+//! Measures the tables of the five designs that the wake modes come from, and prints the
+//! predictions of those designs beside the results.
 //!
 //! # Where it sits
-//! A part of `wakeline-bench wake`. The designs speak of dispatchers that wait on two queues; here
-//! they are parked pops on two queues of real servers, so that their formulas hold as they stand.
+//! A part of `wakeline-bench wake`. In the designs, a dispatcher waits on two queues. Here it is a
+//! parked pop on each of two queues of real servers, so that the formulas apply unchanged.
 //!
 //! # Invariants
 //! * A table that was not measured is not printed.
 //! * Predictions are in [`ways`], which `wakeline bench wake` shares.
 
 mod capacity;
+mod cluster;
 mod costs;
 mod latency;
-mod stage;
 mod stress;
 #[path = "../../crates/wakeline-cli/src/bench/ways.rs"]
 mod ways;
@@ -21,36 +21,37 @@ use anyhow::Result;
 use clap::ValueEnum;
 use wakeline::{PollGrouping, PollMode, WakeMode};
 
-use self::ways::{Shape, WAYS, Way};
+use self::ways::{ClusterShape, WAYS, Way};
 use crate::setup::Setup;
-use crate::wake::WakeArgs;
+use crate::wake::WakeBenchArgs;
 
 /// A part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// From a push to a parked pop's answer, beside a hand-written loop
+    /// Time from a push to the answer of a parked pop, compared with a hand-written loop
     Push,
-    /// Statements and processor time while nothing happens
+    /// Statements and processor time while there are no messages
     Idle,
-    /// Statements and claims of one message
+    /// Statements and claims for one message
     Events,
-    /// How soon a queue, a workflow and a webhook learn of work
+    /// Time from a commit to the answer of a pop, the start of a workflow and the receipt of a
+    /// webhook
     Latency,
     /// Many parked clients on many queues
     Capacity,
-    /// The stress set-up of the designs
+    /// The stress test of the designs
     Stress,
 }
 
 impl Part {
-    /// Whether it was asked for: all are, if none was named.
+    /// Whether the part is selected. All parts are selected if `only` is empty.
     pub(crate) fn is_in(self, only: &[Self]) -> bool {
         only.is_empty() || only.contains(&self)
     }
 }
 
-/// Measures the parts that were asked for.
-pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
+/// Measures the selected parts.
+pub(crate) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
     if Part::Idle.is_in(&args.only) || Part::Events.is_in(&args.only) {
         costs::run(setup, args).await?;
     }
@@ -67,7 +68,7 @@ pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
 }
 
 impl Way {
-    /// The flags of a server that waits so.
+    /// The flags of a server that waits in this way.
     fn flags(&self) -> Vec<String> {
         let mut flags = vec![format!("--wake-mode={}", self.mode.name())];
         if let WakeMode::Poll(PollMode { interval, batch, adaptive, grouping }) = self.mode {

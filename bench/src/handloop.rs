@@ -1,8 +1,9 @@
-//! The rival of the wake layer: NOTIFY and SKIP LOCKED, written by hand.
+//! A hand-written loop with NOTIFY and SKIP LOCKED, which the wake layer is compared with.
 //!
-//! What a careful programmer writes against one table: the producer inserts and notifies in one
-//! transaction; the consumer listens on one connection and takes a row on another, with
-//! `FOR UPDATE SKIP LOCKED`, as soon as it hears something. No HTTP, no leases, no groups.
+//! It is what a careful programmer writes for one table. The producer inserts and notifies in one
+//! transaction. The consumer listens on one connection, and claims a row on another connection with
+//! `FOR UPDATE SKIP LOCKED` when it is notified. There is no HTTP, and there are no leases or
+//! groups.
 
 use std::future::poll_fn;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, Statement};
 
 use crate::database::Database;
-use crate::wake::Sample;
+use crate::wake::WakeSample;
 
 const INSERT: &str = "INSERT INTO hand_jobs (payload) VALUES ($1)";
 const INSERT_AND_NOTIFY: &str = "
@@ -31,16 +32,16 @@ const TABLE: &str = "
         taken_at timestamptz);
     CREATE INDEX IF NOT EXISTS hand_jobs_open ON hand_jobs (id) WHERE taken_at IS NULL";
 
-/// How the producer writes.
+/// How the producer writes a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Producer {
     /// BEGIN, INSERT, NOTIFY, COMMIT: four round trips.
     Plain,
-    /// The same transaction as one statement: one round trip. The hardest to beat.
+    /// The same transaction as one statement and one round trip, which is the fastest variant.
     OneTrip,
 }
 
-/// A producer and a consumer over one table.
+/// A producer and a consumer of one table.
 pub(crate) struct HandLoop {
     producer: Producer,
     writer: Client,
@@ -48,22 +49,22 @@ pub(crate) struct HandLoop {
     consumer: Client,
     claim: Statement,
     settle: Statement,
-    /// Kept: the listening connection ends with it.
+    /// Keeps the listening connection open.
     _listener: Client,
-    heard: mpsc::UnboundedReceiver<()>,
+    notified: mpsc::UnboundedReceiver<()>,
 }
 
 impl HandLoop {
-    /// Makes the table and the connections.
+    /// Creates the table and opens the connections.
     pub(crate) async fn start(database: &Database, producer: Producer) -> Result<Self> {
         let (writer, consumer) = (database.connect().await?, database.connect().await?);
         writer.batch_execute(TABLE).await?;
         let (listener, mut messages) = database.connect_raw().await?;
-        let (hear, heard) = mpsc::unbounded_channel();
+        let (notify, notified) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| messages.poll_message(context)).await {
-                let notified = matches!(message, AsyncMessage::Notification(_));
-                if notified && hear.send(()).is_err() {
+                let is_notification = matches!(message, AsyncMessage::Notification(_));
+                if is_notification && notify.send(()).is_err() {
                     return;
                 }
             }
@@ -81,27 +82,28 @@ impl HandLoop {
             writer,
             consumer,
             _listener: listener,
-            heard,
+            notified,
         })
     }
 
-    /// One job, from its insert to the moment at which the consumer has it.
-    pub(crate) async fn sample(&mut self, payload: &str) -> Result<Sample> {
-        while self.heard.try_recv().is_ok() {}
+    /// Measures one job, from its insert until the consumer has received it.
+    pub(crate) async fn sample(&mut self, payload: &str) -> Result<WakeSample> {
+        while self.notified.try_recv().is_ok() {}
         let sent = Instant::now();
-        let write = write(&mut self.writer, (&self.insert, self.producer), payload);
-        let take = take(&self.consumer, &self.claim, &mut self.heard);
-        let (written, taken) = tokio::join!(write, take);
+        let write = write(&mut self.writer, &self.insert, self.producer, payload);
+        let claim_job = claim_job(&self.consumer, &self.claim, &mut self.notified);
+        let (written, taken) = tokio::join!(write, claim_job);
         let (answered, (had, job)) = (written?, taken?);
         let gone = self.consumer.execute(&self.settle, &[&job]).await?;
-        ensure!(gone == 1, "a hand-written job vanished");
-        Ok(Sample::new(sent, answered, had))
+        ensure!(gone == 1, "a job of the hand-written loop was lost");
+        Ok(WakeSample::new(sent, answered, had))
     }
 }
 
 async fn write(
     writer: &mut Client,
-    (insert, producer): (&Statement, Producer),
+    insert: &Statement,
+    producer: Producer,
     payload: &str,
 ) -> Result<Instant> {
     match producer {
@@ -118,14 +120,15 @@ async fn write(
     Ok(Instant::now())
 }
 
-/// Waits to hear of a job. Another loop on the same table may have been meant: then it waits on.
-async fn take(
+/// Waits for a notification, and claims a job. A notification may be for another loop on the same
+/// table: then it waits for the next one.
+async fn claim_job(
     consumer: &Client,
     claim: &Statement,
-    heard: &mut mpsc::UnboundedReceiver<()>,
+    notified: &mut mpsc::UnboundedReceiver<()>,
 ) -> Result<(Instant, i64)> {
     loop {
-        heard.recv().await.context("the listener ended")?;
+        notified.recv().await.context("the listener ended")?;
         if let Some(row) = consumer.query_opt(claim, &[]).await? {
             return Ok((Instant::now(), row.get(0)));
         }

@@ -3,137 +3,146 @@
 mod latency;
 mod rate;
 mod report;
+pub(crate) mod server;
 pub(crate) mod sink;
-pub(crate) mod stage;
 
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 
-use self::latency::COMPANIES;
-use self::rate::{Cost, Load};
-use self::report::Report;
-use self::stage::{Place, Sink, subscribe};
+use self::latency::NEIGHBOUR_CASES;
+use self::rate::{HookCost, HookLoad};
+use self::report::HookReport;
+use self::server::{Sink, WebhookServer, subscribe};
 use crate::setup::Setup;
 
-/// Endpoints of the applications whose rates are measured.
-const FANS: [usize; 3] = [1, 10, 1_000];
-/// Messages that the cost of one that comes alone is measured with.
+/// Numbers of endpoints of the applications whose rates are measured.
+const FAN_OUTS: [usize; 3] = [1, 10, 1_000];
+/// Number of messages for measuring the cost of a single message.
 const COST_SAMPLES: u64 = 100;
 
 /// Settings of the hook benchmark.
 #[derive(Args, Clone)]
-pub(crate) struct HookArgs {
+pub(crate) struct HookBenchArgs {
     /// Seconds of each measurement of a rate
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Times that each rate is measured, all sides in turn
+    /// Number of measurements of each rate, with all sides in turn
     #[arg(long, default_value_t = 2)]
     rounds: usize,
-    /// Messages that idle latencies are measured with
+    /// Number of messages for measuring idle latencies
     #[arg(long, default_value_t = 300)]
     samples: usize,
-    /// Seconds for which a server is left idle
+    /// Seconds for which an idle server is measured
     #[arg(long, default_value_t = 8.0)]
     idle_seconds: f64,
-    /// Half seconds for which each side is measured with neighbours and alone
+    /// Half seconds for which each side is measured, alone and with other endpoints
     #[arg(long, default_value_t = 28)]
     neighbour_turns: usize,
     /// Measure only this: rates, latencies or neighbours
     #[arg(long, value_name = "WHAT")]
     only: Option<String>,
-    /// Short measurements of each kind: to see that it works
+    /// Make only short measurements, to check that the benchmark works
     #[arg(long)]
     quick: bool,
 }
 
-impl HookArgs {
+impl HookBenchArgs {
     fn wants(&self, what: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == what)
     }
 }
 
 /// Runs the benchmark.
-pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
+pub(crate) async fn run(setup: &Setup, args: &HookBenchArgs) -> Result<()> {
     let mut args = args.clone();
     if args.quick {
         (args.seconds, args.rounds, args.samples) = (1.0, 1, 20);
         (args.idle_seconds, args.neighbour_turns) = (2.0, 2);
     }
-    setup.introduce(
+    setup.print_introduction(
         "Webhooks",
         &format!(
             "{} rounds of {} s per rate and side, sides in turn, medians; one node with default \
-             settings; the receiver is a bare hyper server in a process of its own, on the same \
-             machine as everything else.",
+             settings; the receiver is a bare hyper server in a separate process on the same \
+             machine.",
             args.rounds.max(1),
             args.seconds,
         ),
     );
     let mut sink = Sink::start().await?;
-    let places = [
-        Place::make(setup, setup.postgres("hook"), "postgres")?,
-        Place::make(setup, setup.sqlite("hook.db"), "sqlite")?,
+    let servers = [
+        WebhookServer::create(setup, setup.postgres("hook"), "postgres")?,
+        WebhookServer::create(setup, setup.sqlite("hook.db"), "sqlite")?,
     ];
-    let mut report = Report::default();
-    for place in &places {
-        let node = place.start(&[])?;
-        for fan in FANS {
+    let mut report = HookReport::default();
+    for server in &servers {
+        let node = server.start(&[])?;
+        for fan in FAN_OUTS {
             subscribe(&node, &format!("fan-{fan}"), &sink.urls("rate", fan)).await?;
         }
         node.stop()?;
     }
-    let nothing = Cost::of_nothing(setup, &places[0]).await?;
+    let idle_cost = HookCost::of_idle_server(setup, &servers[0]).await?;
     if args.wants("latencies") {
-        report.latencies = latency::idle(setup, &places, &mut sink, args.samples).await?;
-        let alone = latency::cost_alone(setup, (&places[0], &nothing), &mut sink, COST_SAMPLES);
-        report.cost_alone = Some(alone.await?);
-        report.idle = Some(idle(setup, &places[0], args.idle_seconds).await?);
+        report.latencies = latency::idle(setup, &servers, &mut sink, args.samples).await?;
+        let subject = rate::Subject { server: &servers[0], idle_cost: &idle_cost };
+        let alone = latency::cost_alone(setup, &subject, &mut sink, COST_SAMPLES).await?;
+        report.cost_alone = Some(alone);
+        report.idle = Some(idle(setup, &servers[0], args.idle_seconds).await?);
     }
     if args.wants("rates") {
-        rates((setup, &args), (&places, &nothing), &mut sink, &mut report).await?;
+        let run = RateRun { setup, args: &args, servers: &servers, idle_cost: &idle_cost };
+        rates(&run, &mut sink, &mut report).await?;
     }
     if args.wants("neighbours") {
         for at_postgres in [true, false] {
-            let place = |company: usize| {
-                let store = match at_postgres {
-                    true => setup.postgres(&format!("company_{company}")),
-                    false => setup.sqlite(&format!("company-{company}.db")),
+            let server = |case: usize| {
+                let store = if at_postgres {
+                    setup.postgres(&format!("neighbours_{case}"))
+                } else {
+                    setup.sqlite(&format!("neighbours-{case}.db"))
                 };
-                let name = format!("{}-{company}", store.kind());
-                Place::make(setup, store, &name)
+                let name = format!("{}-{case}", store.kind());
+                WebhookServer::create(setup, store, &name)
             };
-            let places = (0..COMPANIES.len()).map(place).collect::<Result<Vec<_>>>()?;
-            let found = latency::neighbours(&places, &mut sink, args.neighbour_turns).await?;
-            report.neighbours.push((places[0].store.kind(), found));
+            let servers = (0..NEIGHBOUR_CASES.len()).map(server).collect::<Result<Vec<_>>>()?;
+            let found = latency::neighbours(&servers, &mut sink, args.neighbour_turns).await?;
+            report.neighbours.push((servers[0].store.kind(), found));
         }
     }
     report.print();
     Ok(())
 }
 
-/// Measures the rates, all sides in turn; who goes first changes from round to round.
-async fn rates(
-    (setup, args): (&Setup, &HookArgs),
-    (places, nothing): (&[Place], &Cost),
-    sink: &mut Sink,
-    report: &mut Report,
-) -> Result<()> {
+/// What the measurement of rates needs.
+struct RateRun<'a> {
+    setup: &'a Setup,
+    args: &'a HookBenchArgs,
+    servers: &'a [WebhookServer],
+    /// The costs of an idle server, which are subtracted.
+    idle_cost: &'a HookCost,
+}
+
+/// Measures the rates of all sides in turn. The first side changes with each round.
+async fn rates(run: &RateRun<'_>, sink: &mut Sink, report: &mut HookReport) -> Result<()> {
+    let RateRun { setup, args, servers, idle_cost } = *run;
     for round in 0..args.rounds.max(1) {
-        for fan in FANS {
+        for fan in FAN_OUTS {
             report.ceilings.push(rate::ceiling(sink, Duration::from_secs(1)).await?);
-            for turn in 0..places.len() {
-                let place = &places[(round + turn) % places.len()];
-                let load = Load {
+            for turn in 0..servers.len() {
+                let server = &servers[(round + turn) % servers.len()];
+                let load = HookLoad {
                     uid: format!("fan-{fan}"),
                     endpoints: fan as u64,
                     warm_up: Duration::from_secs_f64(args.seconds / 4.0),
                     window: Duration::from_secs_f64(args.seconds),
                 };
-                let rate = rate::measure(setup, (place, nothing), sink, &load).await?;
-                eprintln!("{}, {fan} endpoints: {rate:?}", place.store.kind());
-                report.rates.push((place.store.kind(), fan, rate));
+                let subject = rate::Subject { server, idle_cost };
+                let rate = rate::measure(setup, &subject, sink, &load).await?;
+                eprintln!("{}, {fan} endpoints: {rate:?}", server.store.kind());
+                report.rates.push((server.store.kind(), fan, rate));
                 sink.take("rate").await?;
             }
         }
@@ -141,9 +150,9 @@ async fn rates(
     Ok(())
 }
 
-/// Statements a second of a server with endpoints and nothing to do.
-async fn idle(setup: &Setup, place: &Place, seconds: f64) -> Result<f64> {
-    let node = place.start(&[])?;
+/// Returns the statements per second of an idle server with endpoints.
+async fn idle(setup: &Setup, server: &WebhookServer, seconds: f64) -> Result<f64> {
+    let node = server.start(&[])?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = setup.database.statements().await?;
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;

@@ -1,13 +1,13 @@
 //! The load generator: connections that push, or pop and ack, as fast as they are answered.
 //!
 //! # Where it sits
-//! The queue and hints benchmarks describe a load and get figures back. It runs on the main
-//! thread of this process alone, so that its share of the processor shows as its own.
+//! The queue and hints benchmarks describe a load and get the results. The generator runs only on
+//! the main thread of this process, so that its processor time is measured separately.
 //!
 //! # Invariants
-//! * All connections are open before the first request; what happens before the warm-up is over
-//!   counts nowhere.
-//! * An answer that is not the expected one ends the measurement as a failure.
+//! * All connections are opened before the first request, and requests during the warm-up are not
+//!   counted.
+//! * An unexpected answer ends the measurement with an error.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,136 +19,145 @@ use hdrhistogram::Histogram;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::client::Connection;
+use crate::client::BenchConnection;
 use crate::cpu::{Meter, Usage};
 use crate::table::{latencies, micros};
 use crate::wire;
 
-/// Partitions of every queue that is measured.
+/// Number of partitions of every measured queue.
 pub(crate) const PARTITIONS: usize = 64;
-/// Messages in a request that fills a queue for pops.
+/// Number of messages in a request that fills a queue for pops.
 const FILL_BATCH: usize = 100;
 const FILL_CONNECTIONS: usize = 16;
 
-/// Who is measured, and for how long.
+/// The server that is measured, and the duration of the measurement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target {
-    /// Where the server listens.
+pub(crate) struct LoadTarget {
+    /// The address of the server.
     pub(crate) address: SocketAddr,
-    /// Whose processor time is read.
+    /// Reads the processor time.
     pub(crate) meter: Meter,
-    /// How long to go before measuring.
+    /// Duration of the warm-up.
     pub(crate) warm_up: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub(crate) window: Duration,
 }
 
-/// What to send.
+/// The requests to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     /// The queue.
     pub(crate) queue: String,
     /// Messages per request.
     pub(crate) batch: usize,
-    /// Connections, each with one request at a time.
+    /// Number of connections, each of which has one request in flight.
     pub(crate) connections: usize,
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Measured {
-    /// Answered requests a second; for pops, answered pairs of a pop and an ack.
+pub(crate) struct LoadMeasurement {
+    /// Answered requests per second; for pops, answered pairs of a pop and an ack.
     pub(crate) requests: f64,
-    /// Messages a second.
+    /// Messages per second.
     pub(crate) messages: f64,
-    /// Half of the requests took at most so many microseconds.
+    /// Median latency of requests, in microseconds.
     pub(crate) p50: f64,
-    /// 99 of 100 requests took at most so many microseconds.
+    /// 99th percentile of the latency of requests, in microseconds.
     pub(crate) p99: f64,
     /// Processor time used, in seconds per second.
     pub(crate) cpu: Usage,
 }
 
-/// Pushes for a while.
-pub(crate) async fn push(target: &Target, load: &Load) -> Result<Measured> {
+/// Pushes for the duration of the target.
+pub(crate) async fn push(target: &LoadTarget, load: &Load) -> Result<LoadMeasurement> {
     let requests: Vec<_> =
         (0..PARTITIONS).map(|partition| wire::push(&load.queue, partition, load.batch)).collect();
     let requests = Arc::new(requests);
-    let tally = Arc::new(Tally::new());
+    let counters = Arc::new(LoadCounters::new());
     let mut tasks = Vec::with_capacity(load.connections);
-    let connections = Connection::open_all(target.address, load.connections).await?;
+    let connections = BenchConnection::open_all(target.address, load.connections).await?;
     for (index, connection) in connections.into_iter().enumerate() {
-        let (requests, tally, batch) = (Arc::clone(&requests), Arc::clone(&tally), load.batch);
+        let (requests, counters, batch) =
+            (Arc::clone(&requests), Arc::clone(&counters), load.batch);
         let pusher = Pusher { connection, requests, next: index, batch };
-        tasks.push(tokio::spawn(async move { tally.guard(pusher.run(&tally).await) }));
+        tasks
+            .push(tokio::spawn(async move { counters.stop_on_error(pusher.run(&counters).await) }));
     }
-    tally.watch(target, tasks).await
+    counters.watch(target, tasks).await
 }
 
-/// Pushes for a while, each request to as many partitions as it has messages.
+/// Pushes for the duration of the target. Each request has one message for each of several
+/// partitions.
 pub(crate) async fn push_spread(
-    target: &Target,
+    target: &LoadTarget,
     load: &Load,
     partitions: usize,
-) -> Result<Measured> {
-    let tally = Arc::new(Tally::new());
+) -> Result<LoadMeasurement> {
+    let counters = Arc::new(LoadCounters::new());
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::with_capacity(load.connections);
-    for mut connection in Connection::open_all(target.address, load.connections).await? {
-        let (tally, next, load) = (Arc::clone(&tally), Arc::clone(&next), load.clone());
+    for mut connection in BenchConnection::open_all(target.address, load.connections).await? {
+        let (counters, next, load) = (Arc::clone(&counters), Arc::clone(&next), load.clone());
         tasks.push(tokio::spawn(async move {
             let pushed = async {
-                while tally.goes_on() {
+                while counters.is_running() {
                     let first = next.fetch_add(load.batch, Ordering::Relaxed);
                     let request = wire::push_spread(&load.queue, first, load.batch, partitions);
                     let sent = Instant::now();
                     connection.call(&request).await?.expect(201)?;
-                    tally.count(load.batch, sent.elapsed());
+                    counters.count(load.batch, sent.elapsed());
                 }
                 Ok(())
             };
-            tally.guard(pushed.await)
+            counters.stop_on_error(pushed.await)
         }));
     }
-    tally.watch(target, tasks).await
+    counters.watch(target, tasks).await
 }
 
-/// Pops and acks for a while, or until the backlog of so many messages is used up.
-pub(crate) async fn pop(target: &Target, load: &Load, backlog: u64) -> Result<Measured> {
-    let request = wire::pop(&load.queue, load.batch);
-    let asks = vec![Ask { request, group: None }; load.connections];
-    pop_as(target, asks, backlog).await
+/// Pops and acks for the duration of the target, or until the backlog is exhausted.
+pub(crate) async fn pop(target: &LoadTarget, load: &Load, backlog: u64) -> Result<LoadMeasurement> {
+    let bytes = wire::pop(&load.queue, load.batch);
+    let requests = vec![BenchPop { bytes, group: None }; load.connections];
+    pop_as(target, requests, backlog).await
 }
 
-/// What a connection pops, and for whom.
+/// The pop that a connection sends.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
-    /// The request.
-    pub(crate) request: Vec<u8>,
-    /// The group, unless there is none.
+pub(crate) struct BenchPop {
+    /// The bytes of the request.
+    pub(crate) bytes: Vec<u8>,
+    /// The consumer group, if there is one.
     pub(crate) group: Option<String>,
 }
 
-/// Pops and acks for a while, a connection for each of `asks`, or until there were so many
-/// deliveries.
-pub(crate) async fn pop_as(target: &Target, asks: Vec<Ask>, backlog: u64) -> Result<Measured> {
-    let tally = Arc::new(Tally::new());
-    let mut tasks = Vec::with_capacity(asks.len());
-    let connections = Connection::open_all(target.address, asks.len()).await?;
-    for (connection, ask) in connections.into_iter().zip(asks) {
-        let tally = Arc::clone(&tally);
-        let popper = Popper { connection, ask, backlog };
-        tasks.push(tokio::spawn(async move { tally.guard(popper.run(&tally).await) }));
+/// Pops and acks for the duration of the target, with one connection for each request, or until
+/// there were `backlog` deliveries.
+pub(crate) async fn pop_as(
+    target: &LoadTarget,
+    requests: Vec<BenchPop>,
+    backlog: u64,
+) -> Result<LoadMeasurement> {
+    let counters = Arc::new(LoadCounters::new());
+    let mut tasks = Vec::with_capacity(requests.len());
+    let connections = BenchConnection::open_all(target.address, requests.len()).await?;
+    for (connection, request) in connections.into_iter().zip(requests) {
+        let counters = Arc::clone(&counters);
+        let popper = Popper { connection, request, backlog };
+        tasks
+            .push(tokio::spawn(async move { counters.stop_on_error(popper.run(&counters).await) }));
     }
-    tally.watch(target, tasks).await
+    counters.watch(target, tasks).await
 }
 
-/// Puts at least so many messages into a queue, evenly over its partitions. Returns how many.
+/// Pushes at least this many messages to a queue, evenly distributed over its partitions. Returns
+/// their number.
 pub(crate) async fn fill(address: SocketAddr, queue: &str, messages: u64) -> Result<u64> {
     let per_partition = messages.div_ceil((PARTITIONS * FILL_BATCH) as u64);
     let mut tasks = Vec::new();
     for (index, mut connection) in
-        Connection::open_all(address, FILL_CONNECTIONS).await?.into_iter().enumerate()
+        BenchConnection::open_all(address, FILL_CONNECTIONS).await?.into_iter().enumerate()
     {
         let own = (index..PARTITIONS).step_by(FILL_CONNECTIONS);
         let requests: Vec<_> =
@@ -168,7 +177,7 @@ pub(crate) async fn fill(address: SocketAddr, queue: &str, messages: u64) -> Res
     Ok(per_partition * (PARTITIONS * FILL_BATCH) as u64)
 }
 
-/// Puts at least so many messages into a queue, one after the other into each partition.
+/// Pushes at least this many messages to a queue, one after the other to each partition.
 pub(crate) async fn fill_spread(
     address: SocketAddr,
     queue: &str,
@@ -178,7 +187,7 @@ pub(crate) async fn fill_spread(
     let requests = usize::try_from(messages)?.div_ceil(FILL_BATCH);
     let mut tasks = Vec::new();
     for (index, mut connection) in
-        Connection::open_all(address, FILL_CONNECTIONS).await?.into_iter().enumerate()
+        BenchConnection::open_all(address, FILL_CONNECTIONS).await?.into_iter().enumerate()
     {
         let queue = queue.to_owned();
         tasks.push(tokio::spawn(async move {
@@ -195,73 +204,76 @@ pub(crate) async fn fill_spread(
     Ok(())
 }
 
+/// A connection that pushes.
 struct Pusher {
-    connection: Connection,
+    connection: BenchConnection,
     requests: Arc<Vec<Vec<u8>>>,
     next: usize,
     batch: usize,
 }
 
 impl Pusher {
-    async fn run(mut self, tally: &Tally) -> Result<()> {
-        while tally.goes_on() {
+    async fn run(mut self, counters: &LoadCounters) -> Result<()> {
+        while counters.is_running() {
             let request = &self.requests[self.next % PARTITIONS];
-            // Neighbours stay apart: each connection walks the partitions from its own place.
+            // Each connection goes through the partitions from a different start, so that they
+            // rarely use the same partition.
             self.next += 1;
             let sent = Instant::now();
             self.connection.call(request).await?.expect(201)?;
-            tally.count(self.batch, sent.elapsed());
+            counters.count(self.batch, sent.elapsed());
         }
         Ok(())
     }
 }
 
+/// A connection that pops and acks.
 struct Popper {
-    connection: Connection,
-    ask: Ask,
+    connection: BenchConnection,
+    request: BenchPop,
     backlog: u64,
 }
 
 impl Popper {
-    async fn run(mut self, tally: &Tally) -> Result<()> {
-        while tally.goes_on() {
+    async fn run(mut self, counters: &LoadCounters) -> Result<()> {
+        while counters.is_running() {
             let sent = Instant::now();
-            let answer = self.connection.call(&self.ask.request).await?;
+            let answer = self.connection.call(&self.request.bytes).await?;
             if answer.status == 204 {
-                self.rest(tally).await;
+                self.handle_empty(counters).await;
                 continue;
             }
             let popped = wire::Popped::parse(answer.expect(200)?)?;
-            let (len, ack) = (popped.len(), popped.ack_for(self.ask.group.as_deref()));
+            let (len, ack) = (popped.len(), popped.ack_for(self.request.group.as_deref()));
             let answer = self.connection.call(&ack).await?;
             ensure!(wire::all_acked(answer.expect(200)?), "an ack was refused");
-            tally.count(len, sent.elapsed());
+            counters.count(len, sent.elapsed());
         }
         Ok(())
     }
 
-    /// Nothing was there: near the end of the backlog that ends the measurement.
-    async fn rest(&self, tally: &Tally) {
-        let done = tally.messages.load(Ordering::Relaxed);
+    /// Handles an empty pop. Near the end of the backlog it ends the measurement.
+    async fn handle_empty(&self, counters: &LoadCounters) {
+        let done = counters.messages.load(Ordering::Relaxed);
         if done >= self.backlog / 10 * 9 {
-            tally.used_up.notify_one();
+            counters.exhausted.notify_one();
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// What the connections of one measurement count together.
-pub(crate) struct Tally {
+/// The counters that the connections of one measurement share.
+pub(crate) struct LoadCounters {
     stop: AtomicBool,
     measuring: AtomicBool,
     requests: AtomicU64,
     messages: AtomicU64,
     latencies: Mutex<Histogram<u64>>,
-    used_up: Notify,
+    exhausted: Notify,
 }
 
-impl Tally {
-    /// Nothing counted yet.
+impl LoadCounters {
+    /// Creates counters that are 0.
     pub(crate) fn new() -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -269,20 +281,20 @@ impl Tally {
             requests: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             latencies: Mutex::new(latencies()),
-            used_up: Notify::new(),
+            exhausted: Notify::new(),
         }
     }
 
-    /// Whether to send another request.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Whether connections send further requests.
+    pub(crate) fn is_running(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// A connection that failed ends the measurement at once.
-    pub(crate) fn guard(&self, result: Result<()>) -> Result<()> {
+    /// Ends the measurement if a connection failed.
+    pub(crate) fn stop_on_error(&self, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.stop.store(true, Ordering::Relaxed);
-            self.used_up.notify_one();
+            self.exhausted.notify_one();
         }
         result
     }
@@ -297,12 +309,12 @@ impl Tally {
         }
     }
 
-    /// Measures what the tasks count, then ends them.
+    /// Measures the requests that the tasks count, and ends the tasks.
     pub(crate) async fn watch(
         &self,
-        target: &Target,
+        target: &LoadTarget,
         tasks: Vec<JoinHandle<Result<()>>>,
-    ) -> Result<Measured> {
+    ) -> Result<LoadMeasurement> {
         self.pass(target.warm_up).await;
         self.measuring.store(true, Ordering::Relaxed);
         let (before, began) = (self.reading(target), Instant::now());
@@ -314,7 +326,7 @@ impl Tally {
             task.await.context("a connection's task ended")??;
         }
         let latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Measured {
+        Ok(LoadMeasurement {
             requests: (after.requests - before.requests) as f64 / elapsed,
             messages: (after.messages - before.messages) as f64 / elapsed,
             p50: latencies.value_at_quantile(0.5) as f64,
@@ -326,12 +338,12 @@ impl Tally {
     async fn pass(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
-            () = self.used_up.notified() => {}
+            () = self.exhausted.notified() => {}
         }
     }
 
-    fn reading(&self, target: &Target) -> Reading {
-        Reading {
+    fn reading(&self, target: &LoadTarget) -> LoadReading {
+        LoadReading {
             requests: self.requests.load(Ordering::Relaxed),
             messages: self.messages.load(Ordering::Relaxed),
             cpu: target.meter.read(),
@@ -339,7 +351,8 @@ impl Tally {
     }
 }
 
-struct Reading {
+/// The counters at one point in time.
+struct LoadReading {
     requests: u64,
     messages: u64,
     cpu: Usage,

@@ -1,13 +1,14 @@
-//! Benchmarks: every figure beside its rival, measured in the same run.
+//! Benchmarks that compare Wakeline with other implementations, measured in the same run.
 //!
 //! # Where it sits
-//! Beside the product. Starts `wakeline serve` and its rivals as processes, drives them over HTTP
-//! and prints Markdown tables; `docs/reference/benchmarks.md` says how to read them.
+//! Beside the product. Starts `wakeline serve` and the implementations to compare with as
+//! processes, sends them requests over HTTP and prints Markdown tables;
+//! `docs/reference/benchmarks.md` explains how to read them.
 //!
 //! # Invariants
-//! * Sides are interleaved, and ratios are taken within a round: a slow moment of the machine
-//!   meets both.
-//! * Nothing fails because it is slow: figures are printed beside their targets.
+//! * The sides of a comparison are measured in turn, and ratios are computed within a round, so
+//!   that a slow phase of the machine affects both sides.
+//! * No benchmark fails because a side is slow: results are printed beside their targets.
 
 mod bare;
 mod client;
@@ -37,69 +38,69 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::setup::{Setup, SetupArgs};
 
-/// Benchmarks of Wakeline, each beside a rival in the same run.
+/// Benchmarks of Wakeline, each compared with another implementation in the same run.
 #[derive(Parser)]
 #[command(name = "wakeline-bench", version, about)]
-struct Cli {
+struct BenchCli {
     #[command(subcommand)]
-    command: Command,
+    command: BenchSubcommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    /// Push, and pop with ack, over HTTP on both stores, beside a bare handler
+enum BenchSubcommand {
+    /// Push, and pop with ack, over HTTP on both stores, compared with a bare handler
     Queue {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
-        args: queue::QueueArgs,
+        args: queue::QueueBenchArgs,
     },
-    /// How soon a parked pop is answered, beside a hand-written loop; and what each way of waiting
-    /// costs, beside what the designs that it is from predict
+    /// How soon a parked pop is answered, compared with a hand-written loop; and the costs of each
+    /// way of waiting, compared with the predictions of its design
     Wake {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
-        args: wake::WakeArgs,
+        args: wake::WakeBenchArgs,
     },
-    /// What telling other nodes costs the writers
+    /// How much the notification of other nodes slows writers down
     Hints {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
         args: hints::HintsArgs,
     },
-    /// Orchestrations on both stores, beside duroxide-pg and duroxide-pg-opt
+    /// Orchestrations on both stores, compared with duroxide-pg and duroxide-pg-opt
     Flow {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
         args: flow::FlowArgs,
     },
-    /// Run our side of the flow benchmark (it starts it by itself)
+    /// Run the Wakeline side of the flow benchmark (started by that benchmark)
     FlowSide(flow::ours::SideArgs),
     /// Webhooks on both stores, to a local receiver
     Hook {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
-        args: hook::HookArgs,
+        args: hook::HookBenchArgs,
     },
-    /// Run the receiver of webhooks (the hook benchmark starts it by itself)
+    /// Run the receiver of webhooks (started by the hook benchmark)
     HookSink,
-    /// A steady load with retention, and how large both stores are meanwhile
+    /// A constant load with retention, and the sizes of both stores meanwhile
     Soak {
         #[command(flatten)]
         setup: SetupArgs,
         #[command(flatten)]
         args: soak::SoakArgs,
     },
-    /// Run the bare handler (the queue benchmark starts it by itself)
+    /// Run the bare handler (started by the queue benchmark)
     Bare(bare::BareArgs),
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    match run(BenchCli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("wakeline-bench: {error:#}");
@@ -108,42 +109,42 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: BenchSubcommand) -> Result<()> {
     match &command {
-        Command::Bare(args) => return bare::run(args),
-        Command::FlowSide(args) => return flow::ours::run(args),
-        Command::HookSink => return hook::sink::run(),
+        BenchSubcommand::Bare(args) => return bare::run(args),
+        BenchSubcommand::FlowSide(args) => return flow::ours::run(args),
+        BenchSubcommand::HookSink => return hook::sink::run(),
         _ => (),
     }
-    // One thread: on a machine that is shared with the servers, a load generator that steals work
-    // between threads costs more than it brings.
+    // The load generator has one thread: on a machine that is shared with the servers, work
+    // stealing between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(bench(command))
 }
 
-async fn bench(command: Command) -> Result<()> {
+async fn bench(command: BenchSubcommand) -> Result<()> {
     let setup = match &command {
-        Command::Queue { setup, .. }
-        | Command::Wake { setup, .. }
-        | Command::Hints { setup, .. }
-        | Command::Flow { setup, .. }
-        | Command::Hook { setup, .. }
-        | Command::Soak { setup, .. } => setup,
-        Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => {
-            bail!("it has a runtime of its own")
+        BenchSubcommand::Queue { setup, .. }
+        | BenchSubcommand::Wake { setup, .. }
+        | BenchSubcommand::Hints { setup, .. }
+        | BenchSubcommand::Flow { setup, .. }
+        | BenchSubcommand::Hook { setup, .. }
+        | BenchSubcommand::Soak { setup, .. } => setup,
+        BenchSubcommand::Bare(_) | BenchSubcommand::FlowSide(_) | BenchSubcommand::HookSink => {
+            bail!("this command has a runtime of its own")
         }
     };
-    let setup = Setup::make(setup).await?;
+    let setup = Setup::create(setup).await?;
     let measured = tokio::select! {
         measured = measure(&setup, &command) => measured,
-        ended = told_to_end() => ended.and(Err(anyhow::anyhow!("interrupted"))),
+        ended = wait_for_signal() => ended.and(Err(anyhow::anyhow!("interrupted"))),
     };
     setup.remove().await?;
     measured
 }
 
-/// Waits for a signal that ends the run: what it made is removed all the same.
-async fn told_to_end() -> Result<()> {
+/// Waits for a signal that ends the run. The database of the run is removed all the same.
+async fn wait_for_signal() -> Result<()> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
@@ -153,14 +154,16 @@ async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-async fn measure(setup: &Setup, command: &Command) -> Result<()> {
+async fn measure(setup: &Setup, command: &BenchSubcommand) -> Result<()> {
     match command {
-        Command::Queue { args, .. } => queue::run(setup, args).await,
-        Command::Wake { args, .. } => wake::run(setup, args).await,
-        Command::Hints { args, .. } => hints::run(setup, args).await,
-        Command::Flow { args, .. } => flow::run(setup, args).await,
-        Command::Hook { args, .. } => hook::run(setup, args).await,
-        Command::Soak { args, .. } => soak::run(setup, args).await,
-        Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => Ok(()),
+        BenchSubcommand::Queue { args, .. } => queue::run(setup, args).await,
+        BenchSubcommand::Wake { args, .. } => wake::run(setup, args).await,
+        BenchSubcommand::Hints { args, .. } => hints::run(setup, args).await,
+        BenchSubcommand::Flow { args, .. } => flow::run(setup, args).await,
+        BenchSubcommand::Hook { args, .. } => hook::run(setup, args).await,
+        BenchSubcommand::Soak { args, .. } => soak::run(setup, args).await,
+        BenchSubcommand::Bare(_) | BenchSubcommand::FlowSide(_) | BenchSubcommand::HookSink => {
+            Ok(())
+        }
     }
 }

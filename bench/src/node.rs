@@ -1,7 +1,7 @@
-//! Server processes: `wakeline serve`, or the bare handler or the receiver of this program.
+//! Server processes: `wakeline serve`, and the bare handler and the receiver of this program.
 //!
 //! # Invariants
-//! * A dropped node is killed: no run leaves a server behind.
+//! * A dropped node is killed, so that no run leaves a server behind.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where a server keeps everything.
+/// The store of a server.
 #[derive(Debug, Clone)]
-pub(crate) enum StoreAt {
+pub(crate) enum BenchStore {
     /// A schema of a PostgreSQL database.
     Postgres { url: String, schema: String },
     /// A SQLite file.
     Sqlite { path: PathBuf },
 }
 
-impl StoreAt {
+impl BenchStore {
     /// The store's name in tables.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl StoreAt {
         }
     }
 
-    /// The flags that name it.
+    /// The flags that name the store.
     pub(crate) fn arguments(&self) -> Vec<String> {
         match self {
             Self::Postgres { url, schema } => {
@@ -44,20 +44,20 @@ impl StoreAt {
 pub(crate) struct Node {
     child: Child,
     address: SocketAddr,
-    /// Kept open: a server must be able to go on printing.
+    /// Standard output stays open, so that the server can print.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Node {
     /// Starts `wakeline serve`.
-    pub(crate) fn serve(server: &Path, store: &StoreAt, more: &[&str]) -> Result<Self> {
+    pub(crate) fn serve(server: &Path, store: &BenchStore, more: &[&str]) -> Result<Self> {
         let mut command = Command::new(server);
         command.arg("serve").args(store.arguments()).arg("--listen=127.0.0.1:0").args(more);
         Self::start(command)
     }
 
     /// Starts the bare handler.
-    pub(crate) fn bare(store: &StoreAt) -> Result<Self> {
+    pub(crate) fn bare(store: &BenchStore) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare").args(store.arguments());
         Self::start(command)
@@ -83,17 +83,18 @@ impl Node {
         Ok(Self { child, address: address?, _stdout: stdout })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process.
+    /// The process id of the server.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end, and waits until it has: it leaves the others in good order.
+    /// Sends SIGTERM, and waits until the server has ended. It releases its leases and stores its
+    /// statistics.
     pub(crate) fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
@@ -118,7 +119,7 @@ fn read_address(stdout: &mut impl BufRead) -> Result<SocketAddr> {
             return address.parse().with_context(|| format!("no address in {line:?}"));
         }
     }
-    anyhow::bail!("a server ended before it told its address")
+    anyhow::bail!("a server ended before it printed its address")
 }
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn the_address_is_read_from_what_the_server_prints() {
         let mut printed = "store   sqlite x\nurl     http://127.0.0.1:81   (docs)\n".as_bytes();
-        assert_eq!(read_address(&mut printed).expect("told").port(), 81);
+        assert_eq!(read_address(&mut printed).expect("an address").port(), 81);
         assert!(read_address(&mut "oops\n".as_bytes()).is_err());
     }
 }

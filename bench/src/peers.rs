@@ -1,22 +1,22 @@
-//! Figures of peers that were measured elsewhere: on a machine of this kind (2 cores, PostgreSQL
-//! 15, fsync on, client and server on it), but not in the same run. They are a reference, and a
-//! ratio to them moves with the machine.
+//! Results of other products that were measured separately, on a similar machine (2 cores,
+//! PostgreSQL 15, fsync on, client and server on it), but not in the same run. They are a
+//! reference: ratios to them depend on the machine.
 
-/// How the tables call these figures.
+/// The label of these results in tables.
 pub(crate) const LABEL: &str = "reference, measured elsewhere";
 
-/// Messages a second for requests of one size.
+/// Messages per second for requests of one size.
 pub(crate) struct Reference {
     /// Messages per request.
     pub(crate) batch: usize,
-    /// Messages a second.
+    /// Messages per second.
     pub(crate) messages: f64,
-    /// How many times as many are the target.
+    /// The target, as a multiple of `messages`.
     pub(crate) times: f64,
 }
 
 impl Reference {
-    /// The messages a second that are the target.
+    /// The target in messages per second.
     pub(crate) fn target(&self) -> f64 {
         self.messages * self.times
     }
@@ -36,7 +36,7 @@ pub(crate) const QUEEN_POP: [Reference; 3] = [
     Reference { batch: 100, messages: 7_172.0, times: 10.0 },
 ];
 
-/// PGMQ: `pop` in its best batched setting, messages a second.
+/// PGMQ: `pop` in its best batched setting, messages per second.
 pub(crate) const PGMQ_POP: f64 = 53_000.0;
 
 /// Absurd, 4 workers: workflows of one step a second.

@@ -1,8 +1,8 @@
-//! Bar charts as SVG, so that a run can be shown in the documents.
+//! Bar charts as SVG, for the documentation.
 //!
 //! # Invariants
-//! * The axis is logarithmic, and figures below its floor are drawn at the floor: their text says
-//!   what they are.
+//! * The axis is logarithmic. Values below its floor are drawn at the floor; the text shows their
+//!   exact value.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 const WIDTH: f64 = 920.0;
-/// Space for the labels, and right of the longest bar for its text.
+/// Space for the labels on the left, and for the text of the longest bar on the right.
 const LEFT: f64 = 250.0;
 const RIGHT: f64 = 90.0;
 const TOP: f64 = 72.0;
@@ -21,19 +21,19 @@ const COLOURS: [&str; 3] = ["#2b6cb0", "#dd8a2e", "#5a9e4b"];
 /// A chart with a bar for each series in each row.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What is measured, below the axis.
+    /// The unit, which is shown below the axis.
     pub(crate) unit: &'static str,
-    /// The least figure that the axis shows.
+    /// The lowest value on the axis.
     pub(crate) floor: f64,
     pub(crate) series: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<Bar>)>,
 }
 
-/// A figure, and what was predicted.
+/// A measured value, and the prediction.
 #[derive(Clone, Copy)]
 pub(crate) struct Bar {
     pub(crate) measured: f64,
-    /// A larger figure of the same, drawn as a thin line that goes on from the bar.
+    /// A higher quantile of the same measurement, which is drawn as a thin line after the bar.
     pub(crate) up_to: Option<f64>,
     pub(crate) predicted: Option<f64>,
 }
@@ -56,15 +56,15 @@ impl Chart {
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
             height = bottom + 46.0
         );
-        text(&mut svg, (16.0, 24.0), "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        text(&mut svg, point(16.0, 24.0), "font-size=\"15\" font-weight=\"bold\"", &self.title);
         self.legend(&mut svg);
         self.axis(&mut svg, bottom);
         let mut y = TOP + GAP / 2.0;
         for (label, bars) in &self.rows {
             let middle = y + bars.len() as f64 * BAR / 2.0 + 4.0;
-            text(&mut svg, (LEFT - 10.0, middle), "text-anchor=\"end\"", label);
+            text(&mut svg, point(LEFT - 10.0, middle), "text-anchor=\"end\"", label);
             for (series, bar) in bars.iter().enumerate() {
-                self.bar(&mut svg, y, (series, *bar));
+                self.bar(&mut svg, y, series, *bar);
                 y += BAR;
             }
             y += GAP;
@@ -77,13 +77,13 @@ impl Chart {
         let mut x = LEFT;
         for (index, name) in self.series.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            rectangle(svg, (x, 40.0), (12.0, 12.0), colour);
-            text(svg, (x + 18.0, 50.0), "", name);
+            rectangle(svg, point(x, 40.0), size(12.0, 12.0), colour);
+            text(svg, point(x + 18.0, 50.0), "", name);
             x += 40.0 + name.chars().count() as f64 * 7.0;
         }
         if self.rows.iter().flat_map(|(_, bars)| bars).any(|bar| bar.predicted.is_some()) {
-            rectangle(svg, (x, 38.0), (3.0, 16.0), "#111111");
-            text(svg, (x + 10.0, 50.0), "", "predicted by the design");
+            rectangle(svg, point(x, 38.0), size(3.0, 16.0), "#111111");
+            text(svg, point(x + 10.0, 50.0), "", "predicted by the design");
         }
     }
 
@@ -96,45 +96,78 @@ impl Chart {
                 "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" \
                  stroke=\"#dddddd\"/>"
             );
-            text(svg, (x, bottom + 16.0), "text-anchor=\"middle\" fill=\"#555555\"", &short(at));
+            text(
+                svg,
+                point(x, bottom + 16.0),
+                "text-anchor=\"middle\" fill=\"#555555\"",
+                &short(at),
+            );
             at *= 10.0;
         }
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
-        text(svg, (middle, bottom + 36.0), "text-anchor=\"middle\" fill=\"#555555\"", self.unit);
+        text(
+            svg,
+            point(middle, bottom + 36.0),
+            "text-anchor=\"middle\" fill=\"#555555\"",
+            self.unit,
+        );
     }
 
-    fn bar(&self, svg: &mut String, y: f64, (series, bar): (usize, Bar)) {
+    fn bar(&self, svg: &mut String, y: f64, series: usize, bar: Bar) {
         let end = self.x(bar.measured).max(LEFT + 2.0);
         let colour = COLOURS[series % COLOURS.len()];
-        rectangle(svg, (LEFT, y + 1.0), (end - LEFT, BAR - 2.0), colour);
-        let up_to = bar.up_to.map(|figure| self.x(figure).max(end));
+        rectangle(svg, point(LEFT, y + 1.0), size(end - LEFT, BAR - 2.0), colour);
+        let up_to = bar.up_to.map(|value| self.x(value).max(end));
         if let Some(x) = up_to {
-            rectangle(svg, (end, y + BAR / 2.0 - 1.0), (x - end, 2.0), colour);
+            rectangle(svg, point(end, y + BAR / 2.0 - 1.0), size(x - end, 2.0), colour);
         }
-        let predicted = bar.predicted.map(|figure| self.x(figure));
+        let predicted = bar.predicted.map(|value| self.x(value));
         if let Some(x) = predicted {
-            rectangle(svg, (x - 1.5, y), (3.0, BAR), "#111111");
+            rectangle(svg, point(x - 1.5, y), size(3.0, BAR), "#111111");
         }
         let right = [up_to, predicted].into_iter().flatten().fold(end, f64::max) + 6.0;
-        text(svg, (right, y + BAR - 3.0), "font-size=\"10\"", &short(bar.measured));
+        text(svg, point(right, y + BAR - 3.0), "font-size=\"10\"", &short(bar.measured));
     }
 
-    /// The least power of ten times the floor that has all figures below it.
+    /// The upper end of the axis: the floor times the lowest power of ten that exceeds all values.
     fn ceiling(&self) -> f64 {
         let bars = self.rows.iter().flat_map(|(_, bars)| bars);
-        let figures = bars.flat_map(|bar| [Some(bar.measured), bar.up_to, bar.predicted]);
-        let most = figures.flatten();
+        let values = bars.flat_map(|bar| [Some(bar.measured), bar.up_to, bar.predicted]);
+        let most = values.flatten();
         let most = most.fold(self.floor * 10.0, f64::max);
         self.floor * 10_f64.powf((most / self.floor).log10().ceil())
     }
 
-    fn x(&self, figure: f64) -> f64 {
-        let part = (figure.max(self.floor) / self.floor).log10();
+    fn x(&self, value: f64) -> f64 {
+        let part = (value.max(self.floor) / self.floor).log10();
         LEFT + (WIDTH - LEFT - RIGHT) * part / (self.ceiling() / self.floor).log10()
     }
 }
 
-fn rectangle(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+/// A position in the image.
+#[derive(Clone, Copy)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
+fn point(x: f64, y: f64) -> Point {
+    Point { x, y }
+}
+
+/// The size of a rectangle.
+#[derive(Clone, Copy)]
+struct Size {
+    width: f64,
+    height: f64,
+}
+
+fn size(width: f64, height: f64) -> Size {
+    Size { width, height }
+}
+
+fn rectangle(svg: &mut String, at: Point, size: Size, colour: &str) {
+    let (Point { x, y }, Size { width, height }) = (at, size);
     let _ = writeln!(
         svg,
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
@@ -142,18 +175,19 @@ fn rectangle(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), 
     );
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
+fn text(svg: &mut String, at: Point, attributes: &str, content: &str) {
+    let Point { x, y } = at;
     let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{content}</text>");
 }
 
-/// A figure with as many digits as a reader can use.
-fn short(figure: f64) -> String {
-    match figure {
+/// Formats a value with a useful number of digits.
+fn short(value: f64) -> String {
+    match value {
         0.0 => "0".to_owned(),
-        figure if figure >= 10.0 => crate::table::count(figure),
-        figure => {
-            let text = format!("{figure:.2}");
+        value if value >= 10.0 => crate::table::count(value),
+        value => {
+            let text = format!("{value:.2}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
     }

@@ -1,5 +1,5 @@
-//! `wakeline-bench queue`: pushes, and pops with acks, beside a bare handler over the same store;
-//! pushes beside raw insertion; groups and partitions in numbers.
+//! `wakeline-bench queue`: pushes, and pops with acks, compared with a bare handler on the same
+//! store; pushes compared with raw insertion; and different numbers of groups and partitions.
 
 mod raw;
 mod report;
@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::cpu::Meter;
-use crate::load::{self, Load, Measured, Target};
-use crate::node::{Node, StoreAt};
-use crate::queue::report::Report;
+use crate::load::{self, Load, LoadMeasurement, LoadTarget};
+use crate::node::{BenchStore, Node};
+use crate::queue::report::QueueReport;
 use crate::queue::shapes::Shapes;
 use crate::setup::Setup;
 
@@ -24,72 +24,72 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Settings of the queue benchmark.
 #[derive(Args)]
-pub(crate) struct QueueArgs {
-    /// Seconds of each single measurement
+pub(crate) struct QueueBenchArgs {
+    /// Seconds of each measurement
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Times that each case is measured, both sides in turn
+    /// Number of measurements of each case, with both sides in turn
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// One round of one second: to see that it works
+    /// Measure one round of one second, to check that the benchmark works
     #[arg(long)]
     quick: bool,
-    /// Measure one store only
+    /// Measure only this store
     #[arg(long)]
     only: Option<StoreKind>,
-    /// Measure one kind of load only
+    /// Measure only this kind of load
     #[arg(long)]
     load: Option<LoadKind>,
 }
 
-/// Which store.
+/// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreKind {
-    /// PostgreSQL.
+    /// PostgreSQL
     Postgres,
-    /// SQLite.
+    /// SQLite
     Sqlite,
 }
 
 /// What the connections of a case do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoadKind {
-    /// Push.
+    /// Push
     Push,
-    /// Pop and ack.
+    /// Pop and ack
     Pop,
-    /// Push beside the raw insertion of the same data.
+    /// Push, compared with the raw insertion of the same data
     Raw,
-    /// Pop and ack by several groups.
+    /// Pop and ack by several groups
     Groups,
-    /// Push, and pop and ack, with few partitions and many.
+    /// Push, and pop and ack, with few and with many partitions
     Partitions,
 }
 
-/// What is measured: a store, a kind of load and its size.
+/// A case that is measured: a store, a kind of load and its size.
 #[derive(Debug, Clone)]
-pub(crate) struct Case {
+pub(crate) struct QueueCase {
     /// The store's name.
     pub(crate) store: &'static str,
-    /// What the connections do.
+    /// The kind of load.
     pub(crate) load: LoadKind,
     /// Messages per request.
     pub(crate) batch: usize,
-    /// Connections.
+    /// Number of connections.
     pub(crate) connections: usize,
 }
 
-/// The figures of a case, one per round.
+/// The results of a case, one per round.
 #[derive(Default)]
-pub(crate) struct Rounds {
-    /// Of the server.
-    pub(crate) server: Vec<Measured>,
-    /// Of the bare handler.
-    pub(crate) bare: Vec<Measured>,
+pub(crate) struct QueueRounds {
+    /// Results of the server.
+    pub(crate) server: Vec<LoadMeasurement>,
+    /// Results of the bare handler.
+    pub(crate) bare: Vec<LoadMeasurement>,
 }
 
-/// Both sides on one kind of store.
-struct Pair {
+/// The server and the bare handler on one kind of store.
+struct ServerPair {
     kind: StoreKind,
     store: &'static str,
     server: Node,
@@ -97,9 +97,9 @@ struct Pair {
     postmaster: Option<u32>,
 }
 
-impl Pair {
+impl ServerPair {
     fn start(setup: &Setup, kind: StoreKind) -> Result<Self> {
-        let (own, rival): (StoreAt, StoreAt) = match kind {
+        let (own, bare): (BenchStore, BenchStore) = match kind {
             StoreKind::Postgres => (setup.postgres("served"), setup.postgres("bare")),
             StoreKind::Sqlite => (setup.sqlite("served.db"), setup.sqlite("bare.db")),
         };
@@ -108,12 +108,12 @@ impl Pair {
             kind,
             store: own.kind(),
             server: Node::serve(&setup.server, &own, &[])?,
-            bare: Node::bare(&rival)?,
+            bare: Node::bare(&bare)?,
             postmaster: setup.database.postmaster.filter(|_| on_postgres),
         })
     }
 
-    fn shapes<'a>(&'a self, setup: &'a Setup, rounds: (usize, Duration)) -> Shapes<'a> {
+    fn shapes<'a>(&'a self, setup: &'a Setup, rounds: usize, window: Duration) -> Shapes<'a> {
         Shapes {
             setup,
             kind: self.kind,
@@ -121,12 +121,13 @@ impl Pair {
             server: &self.server,
             postmaster: self.postmaster,
             rounds,
+            window,
         }
     }
 
-    fn cases(&self, only: Option<LoadKind>) -> Vec<Case> {
+    fn cases(&self, only: Option<LoadKind>) -> Vec<QueueCase> {
         let store = self.store;
-        let case = |load, batch, connections| Case { store, load, batch, connections };
+        let case = |load, batch, connections| QueueCase { store, load, batch, connections };
         let mut cases = Vec::new();
         for batch in BATCHES {
             cases.extend(PUSH_CONNECTIONS.map(|many| case(LoadKind::Push, batch, many)));
@@ -138,10 +139,10 @@ impl Pair {
 }
 
 /// Runs the benchmark.
-pub(crate) async fn run(setup: &Setup, args: &QueueArgs) -> Result<()> {
+pub(crate) async fn run(setup: &Setup, args: &QueueBenchArgs) -> Result<()> {
     let (rounds, seconds) = if args.quick { (1, 1.0) } else { (args.rounds, args.seconds) };
     let window = Duration::try_from_secs_f64(seconds).context("seconds")?;
-    setup.introduce(
+    setup.print_introduction(
         "Queue over HTTP",
         &format!(
             "{rounds} rounds of {seconds} s per case and side, sides in turn, medians. {} \
@@ -153,18 +154,18 @@ pub(crate) async fn run(setup: &Setup, args: &QueueArgs) -> Result<()> {
         if args.only.is_some_and(|only| only != kind) {
             continue;
         }
-        let pair = Pair::start(setup, kind)?;
-        let mut report = Report::default();
+        let pair = ServerPair::start(setup, kind)?;
+        let mut report = QueueReport::default();
         for case in pair.cases(args.load) {
-            let mut figures = Rounds::default();
+            let mut results = QueueRounds::default();
             for round in 0..rounds.max(1) {
-                measure_round(&pair, &case, (round, window), &mut figures).await?;
+                measure_round(&pair, &case, Round { number: round, window }, &mut results).await?;
             }
-            report.add(case, figures);
+            report.add(case, results);
         }
-        // Store by store: a run that is cut short leaves what it has.
+        // Tables are printed after each store, so that an interrupted run has printed some results.
         report.print(pair.store);
-        let shapes = pair.shapes(setup, (rounds.max(1), window));
+        let shapes = pair.shapes(setup, rounds.max(1), window);
         let wanted = |load: LoadKind| args.load.is_none_or(|only| only == load);
         if wanted(LoadKind::Raw) {
             shapes.print_raw().await?;
@@ -179,17 +180,25 @@ pub(crate) async fn run(setup: &Setup, args: &QueueArgs) -> Result<()> {
     Ok(())
 }
 
-/// Both sides once; who goes first changes from round to round.
+/// A round of measurements.
+#[derive(Clone, Copy)]
+struct Round {
+    number: usize,
+    window: Duration,
+}
+
+/// Measures both sides once. The first side changes with each round.
 async fn measure_round(
-    pair: &Pair,
-    case: &Case,
-    (round, window): (usize, Duration),
-    figures: &mut Rounds,
+    pair: &ServerPair,
+    case: &QueueCase,
+    round: Round,
+    results: &mut QueueRounds,
 ) -> Result<()> {
+    let Round { number: round, window } = round;
     for turn in 0..2 {
         let own = (round + turn).is_multiple_of(2);
         let node = if own { &pair.server } else { &pair.bare };
-        let target = Target {
+        let target = LoadTarget {
             address: node.address(),
             meter: Meter { server: node.pid(), postgres: pair.postmaster },
             warm_up: WARM_UP,
@@ -199,14 +208,14 @@ async fn measure_round(
         let measured = measure(&target, case, round).await?;
         let (side, rate) = (if own { "wakeline" } else { "bare" }, measured.messages);
         eprintln!("{:.1?} {case:?} {side} {rate:.0} messages/s", began.elapsed());
-        let side = if own { &mut figures.server } else { &mut figures.bare };
+        let side = if own { &mut results.server } else { &mut results.bare };
         side.push(measured);
     }
     Ok(())
 }
 
-async fn measure(target: &Target, case: &Case, round: usize) -> Result<Measured> {
-    let Case { batch, connections, .. } = *case;
+async fn measure(target: &LoadTarget, case: &QueueCase, round: usize) -> Result<LoadMeasurement> {
+    let QueueCase { batch, connections, .. } = *case;
     match case.load {
         LoadKind::Push => {
             let queue = format!("push-{batch}-{connections}");
@@ -219,11 +228,12 @@ async fn measure(target: &Target, case: &Case, round: usize) -> Result<Measured>
             let backlog = load::fill(target.address, &queue, backlog).await?;
             load::pop(target, &Load { queue, batch, connections }, backlog).await
         }
-        other => anyhow::bail!("{other:?} is not measured beside the bare handler"),
+        other => anyhow::bail!("{other:?} is not compared with the bare handler"),
     }
 }
 
-/// Messages that a second of popping may use up. A measurement ends early if they run out.
+/// Number of messages that must be available for each second of popping. A measurement ends early
+/// if they are exhausted.
 fn backlog_per_sec(batch: usize) -> f64 {
     match batch {
         ..=1 => 30_000.0,

@@ -1,4 +1,4 @@
-//! What every benchmark needs: a database of its own, a folder, the server's program.
+//! The setup of every benchmark: a separate database, a temporary folder and the server program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,24 +8,24 @@ use clap::Args;
 use tempfile::TempDir;
 
 use crate::database::Database;
-use crate::node::StoreAt;
-use crate::table::say;
+use crate::node::BenchStore;
+use crate::table::print_line;
 
 /// Settings of every benchmark.
 #[derive(Args)]
 pub(crate) struct SetupArgs {
-    /// A PostgreSQL with pg_stat_statements, as a user who may make databases:
+    /// PostgreSQL server with pg_stat_statements, and a user who may create databases:
     /// postgres://USER@HOST/DATABASE
     #[arg(long, env = "WAKELINE_TEST_POSTGRES", value_name = "URL")]
     postgres: String,
-    /// The program `wakeline`; built if it is not given
+    /// Program `wakeline` [default: it is built]
     #[arg(long, env = "WAKELINE_BENCH_SERVER", value_name = "PATH")]
     server: Option<PathBuf>,
 }
 
-/// What a benchmark runs with.
+/// The setup of a run.
 pub(crate) struct Setup {
-    /// The database.
+    /// The database of the run.
     pub(crate) database: Database,
     /// The program `wakeline`.
     pub(crate) server: PathBuf,
@@ -33,27 +33,27 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Makes everything ready.
-    pub(crate) async fn make(args: &SetupArgs) -> Result<Self> {
+    /// Creates the database and the folder, and builds the server if necessary.
+    pub(crate) async fn create(args: &SetupArgs) -> Result<Self> {
         let server = match &args.server {
             Some(path) => path.clone(),
             None => build_server()?,
         };
-        // Beside the program, because the system's folder for temporary files is often kept in
-        // memory, where syncing is free.
+        // The folder is beside the program, because the temporary folder of the system is often in
+        // memory, where syncing costs nothing.
         let folder = server.parent().context("the server's path has no folder")?;
         let folder = tempfile::Builder::new().prefix("wakeline-bench-").tempdir_in(folder)?;
-        Ok(Self { database: Database::make(&args.postgres).await?, server, folder })
+        Ok(Self { database: Database::create(&args.postgres).await?, server, folder })
     }
 
-    /// A schema of the database.
-    pub(crate) fn postgres(&self, schema: &str) -> StoreAt {
-        StoreAt::Postgres { url: self.database.url().to_owned(), schema: schema.to_owned() }
+    /// A store in a schema of the database.
+    pub(crate) fn postgres(&self, schema: &str) -> BenchStore {
+        BenchStore::Postgres { url: self.database.url().to_owned(), schema: schema.to_owned() }
     }
 
-    /// A file in the folder.
-    pub(crate) fn sqlite(&self, name: &str) -> StoreAt {
-        StoreAt::Sqlite { path: self.file(name) }
+    /// A store in a file of the folder.
+    pub(crate) fn sqlite(&self, name: &str) -> BenchStore {
+        BenchStore::Sqlite { path: self.file(name) }
     }
 
     /// The path of a file in the folder.
@@ -61,13 +61,13 @@ impl Setup {
         self.folder.path().join(name)
     }
 
-    /// Prints what the figures depend on.
-    pub(crate) fn introduce(&self, title: &str, how: &str) {
+    /// Prints a title and the conditions of the run.
+    pub(crate) fn print_introduction(&self, title: &str, how: &str) {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load: Vec<&str> = load.split(' ').take(3).collect();
-        say(&format!("# {title}\n"));
-        say(&format!(
+        print_line(&format!("# {title}\n"));
+        print_line(&format!(
             "{}, {cores} cores{}, load average {} at the start, PostgreSQL {} with its own \
              settings (fsync on), wakeline {}{}. {how}",
             self.database.date,
@@ -78,24 +78,24 @@ impl Setup {
             commit(),
         ));
         if cfg!(debug_assertions) {
-            say("\nA debug build: these figures mean nothing.");
+            print_line("\nA debug build: these results are meaningless.");
         }
     }
 
-    /// Removes what was made.
+    /// Removes the database.
     pub(crate) async fn remove(self) -> Result<()> {
         self.database.remove().await
     }
 }
 
-/// The kind of processor, where Linux tells.
+/// The model of the processor, if Linux shows it.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or_else(String::new, |(_, name)| format!(" ({})", name.trim()))
 }
 
-/// The commit of the sources, if git knows it.
+/// The commit of the source code, if git knows it.
 fn commit() -> String {
     let arguments = ["describe", "--always", "--exclude=*", "--dirty", "--abbrev=10"];
     let mut git = Command::new("git");
@@ -105,25 +105,26 @@ fn commit() -> String {
     text.map_or_else(String::new, |text| format!(" of commit {}", text.trim()))
 }
 
-/// Builds the server like this program is built.
+/// Builds the server with the profile of this program.
 fn build_server() -> Result<PathBuf> {
     let output = output_folder()?;
     let target = output.parent().context("this program has no target folder")?;
-    build(&["--package", "wakeline-cli"], target).context("the server")?;
+    build(&["--package", "wakeline-cli"], target).context("cannot build the server")?;
     Ok(output.join("wakeline"))
 }
 
-/// Builds the program that drives the peers, in a folder of its own: it shares nothing with the
-/// product's build.
+/// Builds the program for the peers, in a separate target folder because it shares nothing with the
+/// build of the product.
 pub(crate) fn build_peers() -> Result<PathBuf> {
     let output = output_folder()?;
     let target = output.parent().context("this program has no target folder")?.join("peers");
-    build(&["--manifest-path", "bench/peers/Cargo.toml"], &target).context("the peers")?;
+    build(&["--manifest-path", "bench/peers/Cargo.toml"], &target)
+        .context("cannot build the program for the peers")?;
     let profile = output.file_name().context("this program has no target folder")?;
     Ok(target.join(profile).join("wakeline-bench-peers"))
 }
 
-/// Where cargo put this program.
+/// The folder that cargo put this program into.
 fn output_folder() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
     Ok(own.parent().context("this program has no folder")?.to_owned())
@@ -137,6 +138,6 @@ fn build(what: &[&str], target: &Path) -> Result<()> {
         cargo.arg("--release");
     }
     cargo.env("CARGO_TARGET_DIR", target);
-    ensure!(cargo.status().context("cannot run cargo")?.success(), "it does not build");
+    ensure!(cargo.status().context("cannot run cargo")?.success(), "cargo build failed");
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! `wakeline-bench soak`: a steady load with retention, and how large the store and the memory of
-//! the server are meanwhile.
+//! `wakeline-bench soak`: a constant load with retention, and the size of the store and the memory
+//! of the server meanwhile.
 //!
-//! Messages are pushed at a fixed rate, read by one consumer and acked, and go once they are a few
-//! seconds old. A store that keeps up neither grows nor collects dead rows; the server's memory is
-//! flat.
+//! Messages are pushed at a fixed rate, popped and acked by one consumer, and removed when they are
+//! a few seconds old. A store that keeps up neither grows nor accumulates dead rows, and the memory
+//! of the server stays constant.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,8 +15,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
-use crate::client::{Connection, post};
-use crate::node::{Node, StoreAt};
+use crate::client::{BenchConnection, post};
+use crate::node::{BenchStore, Node};
 use crate::setup::Setup;
 use crate::table::{Table, count};
 use crate::wire;
@@ -24,12 +24,12 @@ use crate::wire;
 const QUEUE: &str = "soak";
 const PARTITIONS: usize = 20;
 const BATCH: usize = 10;
-/// How long messages, their ids and their ledger are kept, in seconds.
+/// Retention of messages, their ids and their ledger, in seconds.
 const KEPT_SECS: u32 = 5;
-/// How often the size is read.
+/// How often the sizes are read.
 const SAMPLES: u32 = 8;
 
-/// Tables with their indexes and dead rows, in the run's schema.
+/// Reads the sizes of tables and indexes and the number of dead rows in the schema of the run.
 const SIZES: &str = "
     SELECT coalesce(sum(pg_table_size(c.oid)), 0)::bigint AS tables,
         coalesce(sum(pg_indexes_size(c.oid)), 0)::bigint AS indexes,
@@ -38,30 +38,30 @@ const SIZES: &str = "
     LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
     WHERE n.nspname = $1 AND c.relkind = 'r'";
 
-/// Settings of the soak.
+/// Settings of the soak benchmark.
 #[derive(Args)]
 pub(crate) struct SoakArgs {
     /// Seconds per store
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// Messages a second
+    /// Messages per second
     #[arg(long, default_value_t = 1000)]
     rate: u64,
 }
 
-/// Counts of the run so far.
+/// Counts of messages until now.
 #[derive(Default)]
-struct Tally {
+struct SoakCounters {
     pushed: AtomicU64,
     acked: AtomicU64,
 }
 
-/// Runs the soak on both stores, one after the other.
+/// Runs the benchmark on both stores, one after the other.
 pub(crate) async fn run(setup: &Setup, args: &SoakArgs) -> Result<()> {
-    setup.introduce(
-        "A steady load with retention",
+    setup.print_introduction(
+        "A constant load with retention",
         &format!(
-            "{} s per store: {} messages a second in pushes of {BATCH} over {PARTITIONS} \
+            "{} s per store: {} messages per second in pushes of {BATCH} over {PARTITIONS} \
              partitions, one consumer that acks. completedRetentionSeconds, dedupWindowSeconds and \
              ledgerRetentionSeconds {KEPT_SECS}, housekeeping_interval_ms 1000.",
             args.seconds, args.rate
@@ -73,19 +73,19 @@ pub(crate) async fn run(setup: &Setup, args: &SoakArgs) -> Result<()> {
     Ok(())
 }
 
-async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
+async fn soak(setup: &Setup, store: &BenchStore, args: &SoakArgs) -> Result<()> {
     let node = Node::serve(&setup.server, store, &["--housekeeping-interval-ms=1000"])?;
     let address = node.address();
     let options = format!(
         "{{\"queue\":\"{QUEUE}\",\"options\":{{\"completedRetentionSeconds\":{KEPT_SECS},\
          \"dedupWindowSeconds\":{KEPT_SECS},\"ledgerRetentionSeconds\":{KEPT_SECS}}}}}"
     );
-    let mut connection = Connection::open(address).await?;
+    let mut connection = BenchConnection::open(address).await?;
     connection.call(&post("/api/v1/configure", &options)).await?.expect(200)?;
-    let tally = Arc::new(Tally::default());
+    let counters = Arc::new(SoakCounters::default());
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let pushing = tokio::spawn(push(address, args.rate, end, Arc::clone(&tally)));
-    let popping = tokio::spawn(pop(address, end, Arc::clone(&tally)));
+    let pushing = tokio::spawn(push(address, args.rate, end, Arc::clone(&counters)));
+    let popping = tokio::spawn(pop(address, end, Arc::clone(&counters)));
     let mut table =
         Table::new(&["after", "pushed", "acked", "tables", "indexes", "dead rows", "memory"]);
     let began = Instant::now();
@@ -94,8 +94,8 @@ async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
         let (tables, indexes, dead) = sizes(setup, store).await?;
         table.row(&[
             format!("{:.0} s", began.elapsed().as_secs_f64()),
-            count(tally.pushed.load(Ordering::Relaxed) as f64),
-            count(tally.acked.load(Ordering::Relaxed) as f64),
+            count(counters.pushed.load(Ordering::Relaxed) as f64),
+            count(counters.acked.load(Ordering::Relaxed) as f64),
             tables,
             indexes,
             dead,
@@ -108,9 +108,14 @@ async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
     node.stop()
 }
 
-async fn push(address: SocketAddr, rate: u64, end: Instant, tally: Arc<Tally>) -> Result<()> {
+async fn push(
+    address: SocketAddr,
+    rate: u64,
+    end: Instant,
+    counters: Arc<SoakCounters>,
+) -> Result<()> {
     let requests: Vec<_> = (0..PARTITIONS).map(|p| wire::push(QUEUE, p, BATCH)).collect();
-    let mut connection = Connection::open(address).await?;
+    let mut connection = BenchConnection::open(address).await?;
     let mut ticks = interval(Duration::from_secs(1) * BATCH as u32 / u32::try_from(rate.max(1))?);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     for request in requests.iter().cycle() {
@@ -119,13 +124,13 @@ async fn push(address: SocketAddr, rate: u64, end: Instant, tally: Arc<Tally>) -
             break;
         }
         connection.call(request).await?.expect(201)?;
-        tally.pushed.fetch_add(BATCH as u64, Ordering::Relaxed);
+        counters.pushed.fetch_add(BATCH as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
-async fn pop(address: SocketAddr, end: Instant, tally: Arc<Tally>) -> Result<()> {
-    let mut connection = Connection::open(address).await?;
+async fn pop(address: SocketAddr, end: Instant, counters: Arc<SoakCounters>) -> Result<()> {
+    let mut connection = BenchConnection::open(address).await?;
     let request =
         crate::client::get(&format!("/api/v1/pop/queue/{QUEUE}?batch=100&wait=true&timeout=1000"));
     while Instant::now() < end {
@@ -141,20 +146,21 @@ async fn pop(address: SocketAddr, end: Instant, tally: Arc<Tally>) -> Result<()>
         let (len, ack) = (popped.len(), popped.ack());
         let answer = connection.call(&ack).await?;
         ensure!(wire::all_acked(answer.expect(200)?), "an ack was refused");
-        tally.acked.fetch_add(len as u64, Ordering::Relaxed);
+        counters.acked.fetch_add(len as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Tables, indexes, dead rows; of SQLite the file, its log, and nothing.
-async fn sizes(setup: &Setup, store: &StoreAt) -> Result<(String, String, String)> {
+/// Returns the sizes of tables and indexes and the number of dead rows. For SQLite these are the
+/// size of the file, the size of its log, and `-`.
+async fn sizes(setup: &Setup, store: &BenchStore) -> Result<(String, String, String)> {
     match store {
-        StoreAt::Postgres { schema, .. } => {
+        BenchStore::Postgres { schema, .. } => {
             let client = setup.database.connect().await?;
             let row = client.query_one(SIZES, &[schema]).await?;
             Ok((kilobytes(row.get(0)), kilobytes(row.get(1)), count(row.get::<_, i64>(2) as f64)))
         }
-        StoreAt::Sqlite { path } => {
+        BenchStore::Sqlite { path } => {
             let log = path.with_extension("db-wal");
             let none = "-".to_owned();
             Ok((format!("file {}", file(path)?), format!("log {}", file(&log)?), none))
@@ -162,11 +168,12 @@ async fn sizes(setup: &Setup, store: &StoreAt) -> Result<(String, String, String
     }
 }
 
-/// Resident memory of a process.
+/// Returns the resident memory of a process.
 fn memory(pid: u32) -> Result<String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let resident = resident.context("no resident memory")?.trim().trim_end_matches(" kB");
+    let resident =
+        resident.context("the memory of the process is unknown")?.trim().trim_end_matches(" kB");
     Ok(kilobytes(resident.parse::<i64>()? * 1024))
 }
 

@@ -1,12 +1,13 @@
-//! What the benchmarks print: Markdown tables, so that a run can be kept as it is.
+//! The output of the benchmarks: Markdown tables, so that the output of a run can be kept
+//! unchanged.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Prints a line. A closed pipe is the reader's choice, not an error.
-pub(crate) fn say(line: &str) {
+/// Prints a line to standard output. A closed pipe is not an error.
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -16,7 +17,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub(crate) fn new(columns: &[&str]) -> Self {
         Self { rows: vec![columns.iter().map(ToString::to_string).collect()] }
     }
@@ -26,15 +27,15 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
-    /// Whether it has no rows.
+    /// Whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
     /// Prints the table under a heading.
     pub(crate) fn print(&self, heading: &str) {
-        say(&format!("\n## {heading}\n"));
-        say(&self.render());
+        print_line(&format!("\n## {heading}\n"));
+        print_line(&self.render());
     }
 
     fn render(&self) -> String {
@@ -55,7 +56,7 @@ impl Table {
     }
 }
 
-/// A whole number with separated thousands.
+/// Formats a whole number with thousands separators.
 pub(crate) fn count(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::new();
@@ -68,19 +69,19 @@ pub(crate) fn count(number: f64) -> String {
     if number <= -0.5 { format!("-{text}") } else { text }
 }
 
-/// Microseconds as milliseconds.
+/// Formats microseconds as milliseconds.
 pub(crate) fn millis(micros: u64) -> String {
     format!("{:.2} ms", micros as f64 / 1000.0)
 }
 
-/// Whether a target was met.
+/// Returns the text for whether a target was met.
 pub(crate) fn met(yes: bool) -> String {
     if yes { "met" } else { "not met" }.to_owned()
 }
 
-/// Whether a target was met, judged by the rounds: they must agree.
+/// Returns the text for whether a target was met in all rounds, in none or in some.
 pub(crate) fn met_in_rounds(rounds: &[f64], meets: impl Fn(f64) -> bool) -> String {
-    let good = rounds.iter().filter(|figure| meets(**figure)).count();
+    let good = rounds.iter().filter(|value| meets(**value)).count();
     match good {
         _ if good == rounds.len() => met(true),
         0 => met(false),
@@ -88,15 +89,15 @@ pub(crate) fn met_in_rounds(rounds: &[f64], meets: impl Fn(f64) -> bool) -> Stri
     }
 }
 
-/// How far the middle half of some figures is spread.
-pub(crate) fn spread(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let at = |quarter: usize| figures.get((figures.len().saturating_sub(1)) * quarter / 4);
+/// Returns the interquartile range.
+pub(crate) fn spread(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = |quarter: usize| values.get((values.len().saturating_sub(1)) * quarter / 4);
     at(3).zip(at(1)).map_or(f64::NAN, |(high, low)| high - low)
 }
 
-/// A histogram of latencies in microseconds, up to two minutes. With bounds, because one without
-/// cuts off what it has no room for.
+/// A histogram of latencies in microseconds, up to two minutes. It has bounds, because a histogram
+/// without bounds cuts off values above its range.
 pub(crate) fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 120_000_000, 3).expect("the bounds are in order")
 }
@@ -106,10 +107,10 @@ pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The middle one of some figures; the lower middle of an even number.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+/// Returns the median, which is the lower of the two middle values for an even number of values.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -118,9 +119,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&["a", "figure"]);
+        let mut table = Table::new(&["a", "value"]);
         table.row(&["long name".to_owned(), "1".to_owned()]);
-        let expected = "| a         | figure |\n|-----------|--------|\n| long name | 1      |";
+        let expected = "| a         | value |\n|-----------|--------|\n| long name | 1      |";
         assert_eq!(table.render(), expected);
     }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_disagree_are_no_verdict() {
+    fn rounds_that_disagree_have_no_result() {
         let verdict = |rounds: &[f64]| met_in_rounds(rounds, |ratio| ratio >= 0.7);
         assert_eq!(verdict(&[0.9, 0.8]), "met");
         assert_eq!(verdict(&[0.6, 0.5]), "not met");
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_is_one_of_the_figures() {
+    fn a_median_is_one_of_the_values() {
         assert!((median(vec![9.0, 1.0, 5.0]) - 5.0).abs() < f64::EPSILON);
         assert!((median(vec![4.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!(median(Vec::new()).is_nan());

@@ -1,5 +1,5 @@
-//! `wakeline-bench wake`: how soon a parked pop is answered, beside a hand-written loop; and the
-//! tables of the designs that the wake modes come from.
+//! `wakeline-bench wake`: how soon a parked pop is answered, compared with a hand-written loop; and
+//! the tables of the designs that the wake modes come from.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use serde::Deserialize;
 
-use crate::client::{Connection, get};
+use crate::client::{BenchConnection, get};
 use crate::designs::{self, Part};
 use crate::handloop::{HandLoop, Producer};
-use crate::node::{Node, StoreAt};
+use crate::node::{BenchStore, Node};
 use crate::setup::Setup;
-use crate::table::{self, Table, met, micros, millis, say};
+use crate::table::{self, Table, met, micros, millis, print_line};
 use crate::wire;
 
-/// Samples of each side that are not counted.
+/// Number of first samples of each side that are not counted.
 const WARM_UP: usize = 20;
-/// Quiet time before a push: the system is idle when it comes.
+/// Idle time before each push.
 const QUIET: Duration = Duration::from_millis(6);
-/// The design's limits for an idle system, in microseconds.
+/// Limits of the design for an idle system, in microseconds.
 const P50_TARGET: u64 = 1_500;
 const P99_TARGET: u64 = 5_000;
 const RATIO_TARGET: f64 = 2.0;
@@ -29,70 +29,71 @@ const HAND_WRITTEN: &str = "hand-written loop, one round trip";
 
 /// Settings of the wake benchmark.
 #[derive(Args, Clone)]
-pub(crate) struct WakeArgs {
-    /// Pushes that each side is measured with
+pub(crate) struct WakeBenchArgs {
+    /// Number of pushes for measuring each side
     #[arg(long, default_value_t = 500)]
     samples: usize,
-    /// Messages that each way of waiting is measured with, for each number of nodes
+    /// Number of messages for measuring each way of waiting, for each number of nodes
     #[arg(long, default_value_t = 10)]
     pub(crate) events: usize,
-    /// Seconds for which nodes that wait for hints are left idle; a twelfth of it for those that
-    /// poll
+    /// Seconds for which idle nodes that wait for hints are measured; nodes that poll are measured
+    /// for a twelfth of that
     #[arg(long, default_value_t = 60.0)]
     pub(crate) idle_seconds: f64,
-    /// Pieces of work that each way of waiting is measured with, for each of queues, workflows and
+    /// Number of latency samples of each way of waiting, for each of queues, workflows and
     /// webhooks; half of it for ways that poll
     #[arg(long, default_value_t = 100)]
-    pub(crate) detections: usize,
-    /// Wakes that each number of parked clients is measured with
+    pub(crate) latency_samples: usize,
+    /// Number of wakes for measuring each number of parked clients
     #[arg(long, default_value_t = 50)]
     pub(crate) wakes: usize,
-    /// Seconds of the stress set-up, for each wake mode
+    /// Seconds of the stress test, for each wake mode
     #[arg(long, default_value_t = 30.0)]
     pub(crate) stress_seconds: f64,
-    /// Only these parts, in one list
+    /// Measure only these parts, as a comma-separated list
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// Write charts as SVG into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plots: Option<PathBuf>,
-    /// A few samples only: to see that it works
+    /// Take only a few samples, to check that the benchmark works
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// How soon one message was received.
+/// The latency of one message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
-    /// From sending the push to having the message.
+pub(crate) struct WakeSample {
+    /// From sending the push to receiving the message.
     whole: Duration,
-    /// From the answer to the push to having the message; zero if that came first.
+    /// From the answer to the push to receiving the message; zero if the message is received first.
     after: Duration,
 }
 
-impl Sample {
-    /// From the moments at which the push was sent and answered, and the message was received.
-    pub(crate) fn new(sent: Instant, answered: Instant, had: Instant) -> Self {
-        let after = had.saturating_duration_since(answered);
-        Self { whole: had.saturating_duration_since(sent), after }
+impl WakeSample {
+    /// Creates a sample from the times when the push was sent and answered and the message was
+    /// received.
+    pub(crate) fn new(sent: Instant, answered: Instant, received_at: Instant) -> Self {
+        let after = received_at.saturating_duration_since(answered);
+        Self { whole: received_at.saturating_duration_since(sent), after }
     }
 }
 
 /// Runs the benchmark.
-pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
+pub(crate) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
     let mut args = args.clone();
     if args.quick {
         (args.samples, args.events, args.idle_seconds) = (30, 1, 3.0);
-        (args.detections, args.wakes, args.stress_seconds) = (8, 5, 2.0);
+        (args.latency_samples, args.wakes, args.stress_seconds) = (8, 5, 2.0);
     }
-    setup.introduce("Waiting for work", "Over HTTP, on real servers.");
+    setup.print_introduction("Waiting for work", "Over HTTP, on real servers.");
     if Part::Push.is_in(&args.only) {
         latencies(setup, &args).await?;
     }
     designs::run(setup, &args).await
 }
 
-async fn latencies(setup: &Setup, args: &WakeArgs) -> Result<()> {
+async fn latencies(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
     let (postgres, sqlite) = (Nodes::start(setup, &setup.postgres("wake"))?, setup.sqlite("w.db"));
     let sqlite = Nodes::start(setup, &sqlite)?;
     let database = &setup.database;
@@ -105,11 +106,11 @@ async fn latencies(setup: &Setup, args: &WakeArgs) -> Result<()> {
         Side::http("SQLite, same process", &sqlite.one, &sqlite.one).await?,
     ];
     for index in 0..args.samples + WARM_UP {
-        // The order changes, so that nobody always follows the same neighbour.
+        // The order changes, so that no side always follows the same other side.
         let count = sides.len();
         sides.rotate_left(index % count);
         for side in &mut sides {
-            // Not a whole number of anything: no rhythm of the machine is met again and again.
+            // The pauses do not follow any periodic activity of the machine.
             let jitter = Duration::from_micros((index * 617 % 3_001) as u64);
             let sample = side.sample(QUIET + jitter).await.context(side.name)?;
             if index >= WARM_UP {
@@ -129,7 +130,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn start(setup: &Setup, store: &StoreAt) -> Result<Self> {
+    fn start(setup: &Setup, store: &BenchStore) -> Result<Self> {
         Ok(Self {
             one: Node::serve(&setup.server, store, &[])?,
             other: Node::serve(&setup.server, store, &[])?,
@@ -137,62 +138,65 @@ impl Nodes {
     }
 }
 
-/// One way from a producer to a consumer, and what was measured of it.
+/// A side of the comparison, and its results.
 struct Side {
     name: &'static str,
-    way: Way,
+    transport: Transport,
     whole: Histogram<u64>,
     after: Histogram<u64>,
 }
 
-enum Way {
+/// How a message gets from the producer to the consumer.
+enum Transport {
     Hand(Box<HandLoop>),
-    Http(Box<HttpWay>),
+    Http(Box<HttpTransport>),
 }
 
-struct HttpWay {
-    pusher: Connection,
-    popper: Connection,
-    watcher: Connection,
+/// Connections and requests of a side over HTTP.
+struct HttpTransport {
+    pusher: BenchConnection,
+    popper: BenchConnection,
+    watcher: BenchConnection,
     push: Vec<u8>,
     pop: Vec<u8>,
 }
 
 impl Side {
-    fn new(name: &'static str, way: Way) -> Self {
-        Self { name, way, whole: table::latencies(), after: table::latencies() }
+    fn new(name: &'static str, transport: Transport) -> Self {
+        Self { name, transport, whole: table::latencies(), after: table::latencies() }
     }
 
     fn hand(name: &'static str, hand: HandLoop) -> Self {
-        Self::new(name, Way::Hand(Box::new(hand)))
+        Self::new(name, Transport::Hand(Box::new(hand)))
     }
 
     async fn http(name: &'static str, pushed_to: &Node, parked_at: &Node) -> Result<Self> {
         let queue = if pushed_to.pid() == parked_at.pid() { "same" } else { "other" };
-        let way = HttpWay {
-            pusher: Connection::open(pushed_to.address()).await?,
-            popper: Connection::open(parked_at.address()).await?,
-            watcher: Connection::open(parked_at.address()).await?,
+        let transport = HttpTransport {
+            pusher: BenchConnection::open(pushed_to.address()).await?,
+            popper: BenchConnection::open(parked_at.address()).await?,
+            watcher: BenchConnection::open(parked_at.address()).await?,
             push: wire::push(queue, 0, 1),
             pop: wire::pop_waiting(queue),
         };
-        Ok(Self::new(name, Way::Http(Box::new(way))))
+        Ok(Self::new(name, Transport::Http(Box::new(transport))))
     }
 
-    async fn sample(&mut self, quiet: Duration) -> Result<Sample> {
-        match &mut self.way {
-            Way::Hand(hand) => {
+    async fn sample(&mut self, quiet: Duration) -> Result<WakeSample> {
+        match &mut self.transport {
+            Transport::Hand(hand) => {
                 tokio::time::sleep(quiet).await;
                 hand.sample("{\"order\":123456}").await
             }
-            Way::Http(way) => way.sample(quiet).await,
+            Transport::Http(http) => http.sample(quiet).await,
         }
     }
 }
 
-impl HttpWay {
-    /// One message: park a pop, let it be quiet, push, and see when both are answered.
-    async fn sample(&mut self, quiet: Duration) -> Result<Sample> {
+impl HttpTransport {
+    /// Measures one message: parks a pop, waits, pushes, and records when both requests are
+    /// answered.
+    async fn sample(&mut self, quiet: Duration) -> Result<WakeSample> {
         self.popper.send(&self.pop).await?;
         parked(&mut self.watcher, 1).await?;
         tokio::time::sleep(quiet).await;
@@ -204,23 +208,23 @@ impl HttpWay {
         };
         let popped = async {
             let answer = self.popper.receive().await?;
-            let had = Instant::now();
+            let received_at = Instant::now();
             let popped = wire::Popped::parse(answer.expect(200)?)?;
             ensure!(popped.len() == 1, "popped {} messages instead of one", popped.len());
-            Ok((had, popped.ack()))
+            Ok((received_at, popped.ack()))
         };
         let (answered, popped) = tokio::join!(pushed, popped);
-        let (had, ack) = popped?;
+        let (received_at, ack) = popped?;
         let acked = self.popper.call(&ack).await?;
         ensure!(wire::all_acked(acked.expect(200)?), "an ack was refused");
-        Ok(Sample::new(sent, answered?, had))
+        Ok(WakeSample::new(sent, answered?, received_at))
     }
 }
 
-/// Waits until so many pops are parked at a node.
-pub(crate) async fn parked(watcher: &mut Connection, count: usize) -> Result<()> {
+/// Waits until this many pops are parked on a node.
+pub(crate) async fn parked(watcher: &mut BenchConnection, count: usize) -> Result<()> {
     #[derive(Deserialize)]
-    struct Health {
+    struct PartnerHealth {
         wake: Wake,
     }
     #[derive(Deserialize)]
@@ -229,10 +233,10 @@ pub(crate) async fn parked(watcher: &mut Connection, count: usize) -> Result<()>
     }
     let request = get("/health");
     for _ in 0..3_000 {
-        // First, so that an empty claim that goes before the parking has had its time.
+        // The pause comes first, so that the empty claim that precedes parking has ended.
         tokio::time::sleep(Duration::from_millis(3)).await;
         let answer = watcher.call(&request).await?;
-        let health: Health = serde_json::from_slice(answer.expect(200)?)?;
+        let health: PartnerHealth = serde_json::from_slice(answer.expect(200)?)?;
         if health.wake.waiters >= count {
             return Ok(());
         }
@@ -245,16 +249,16 @@ fn print(sides: &mut [Side]) {
     let hand = sides.iter().find(|side| side.name == HAND_WRITTEN);
     let hand = hand.map_or(0, |side| side.whole.value_at_quantile(0.5));
     let mut table = Table::new(&[
-        "from the push's request to the message",
+        "from the push request to the message",
         "p50",
         "p90",
         "p99",
         "max",
-        "from the push's answer: p50",
+        "from the push answer: p50",
         "p99",
-        "p50 to hand-written",
+        "p50, ratio to hand-written",
     ]);
-    let mut targets = Table::new(&["what", "figure", "target", ""]);
+    let mut targets = Table::new(&["what", "measured", "target", "result"]);
     for side in sides.iter() {
         let at = |quantile: f64| side.whole.value_at_quantile(quantile);
         let ratio = at(0.5) as f64 / hand as f64;
@@ -268,21 +272,23 @@ fn print(sides: &mut [Side]) {
             millis(side.after.value_at_quantile(0.99)),
             format!("{ratio:.2}"),
         ]);
-        if matches!(side.way, Way::Http(_)) {
-            let target = |name: &str, figure: String, target: String, yes: bool| {
-                [format!("{}: {name}", side.name), figure, target, met(yes)]
+        if matches!(side.transport, Transport::Http(_)) {
+            let target = |name: &str, value: String, target: String, yes: bool| {
+                [format!("{}: {name}", side.name), value, target, met(yes)]
             };
             let below = format!("below {RATIO_TARGET}");
             let yes = ratio < RATIO_TARGET;
-            targets.row(&target("p50 to hand-written", format!("{ratio:.2}"), below, yes));
+            targets.row(&target("p50, ratio to hand-written", format!("{ratio:.2}"), below, yes));
             for (name, quantile, most) in [("p50", 0.5, P50_TARGET), ("p99", 0.99, P99_TARGET)] {
                 let most_text = format!("below {}", millis(most));
                 targets.row(&target(name, millis(at(quantile)), most_text, at(quantile) < most));
             }
         }
     }
-    table.print("From a push to a parked pop's answer");
-    say("\nOne push at a time, of each side in turn, over HTTP; the hand-written loops speak to \
-         PostgreSQL directly.");
-    targets.print("Distance to the targets");
+    table.print("From a push to the answer of a parked pop");
+    print_line(
+        "\nOne push at a time, with each side in turn, over HTTP; the hand-written loops use \
+         PostgreSQL directly.",
+    );
+    targets.print("Comparison with the targets");
 }

@@ -1,4 +1,4 @@
-//! The requests that the benchmarks send, and the little that they read of the answers.
+//! The requests that the benchmarks send, and the parts of the answers that they read.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::client::{get, post};
 
-/// A payload of 130 bytes, as in the figures of the peers.
+/// A payload of 130 bytes, as in the measurements of the peers.
 pub(crate) const PAYLOAD: &str = concat!(
     r#"{"order":123456,"customer":"c-000042","items":[1,2,3],"note":""#,
     r#"012345678901234567890123456789012345678901234567890123456789012345"}"#,
@@ -18,7 +18,7 @@ pub(crate) fn push(queue: &str, partition: usize, batch: usize) -> Vec<u8> {
     push_items(queue, std::iter::repeat_n(partition, batch))
 }
 
-/// A push of `batch` messages to as many partitions of a queue, from the `first` on.
+/// A push of `batch` messages to as many partitions of a queue, beginning with `first`.
 pub(crate) fn push_spread(queue: &str, first: usize, batch: usize, partitions: usize) -> Vec<u8> {
     push_items(queue, (first..first + batch).map(|partition| partition % partitions))
 }
@@ -41,7 +41,7 @@ pub(crate) fn pop(queue: &str, batch: usize) -> Vec<u8> {
     get(&format!("/api/v1/pop/queue/{queue}?batch={batch}"))
 }
 
-/// A pop of a group, or of several partitions at once.
+/// A pop for a consumer group, or from several partitions.
 pub(crate) fn pop_of(queue: &str, batch: usize, partitions: usize, group: Option<&str>) -> Vec<u8> {
     let group = group.map_or_else(String::new, |group| format!("&consumerGroup={group}"));
     get(&format!("/api/v1/pop/queue/{queue}?batch={batch}&partitions={partitions}{group}"))
@@ -52,7 +52,7 @@ pub(crate) fn pop_waiting(queue: &str) -> Vec<u8> {
     get(&format!("/api/v1/pop/queue/{queue}?wait=true&timeout=30000"))
 }
 
-/// What a consumer needs of popped messages.
+/// The parts of a pop answer that a consumer needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Popped<'a> {
@@ -61,31 +61,32 @@ pub(crate) struct Popped<'a> {
     messages: Vec<Message<'a>>,
 }
 
+/// A popped message.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
     transaction_id: &'a str,
-    /// Its own, if the answer is of several.
+    /// The partition of the message, if the answer contains several partitions.
     partition_id: Option<&'a str>,
 }
 
 impl<'a> Popped<'a> {
-    /// Reads the answer to a pop.
+    /// Parses the answer to a pop.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self> {
-        serde_json::from_slice(body).context("the answer to a pop is not understood")
+        serde_json::from_slice(body).context("the answer to a pop cannot be parsed")
     }
 
-    /// How many messages there are.
+    /// Number of messages.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// The request that acknowledges all of them.
+    /// Returns the request that acknowledges all messages.
     pub(crate) fn ack(&self) -> Vec<u8> {
         self.ack_for(None)
     }
 
-    /// The same on behalf of a group.
+    /// The same for a consumer group.
     pub(crate) fn ack_for(&self, group: Option<&str>) -> Vec<u8> {
         let mut body = String::with_capacity(self.messages.len() * 200 + 64);
         if let ([message], None) = (&self.messages[..], group) {
@@ -119,7 +120,7 @@ impl<'a> Popped<'a> {
     }
 }
 
-/// Whether the answer to an acknowledgment says that all of it was recorded.
+/// Whether the answer to an acknowledgment reports success for all messages.
 pub(crate) fn all_acked(body: &[u8]) -> bool {
     let refused = b"\"success\":false";
     !body.windows(refused.len()).any(|window| window == refused)
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_have_the_size_that_the_pages_say() {
+    fn payloads_have_the_documented_size() {
         assert_eq!(PAYLOAD.len(), 130);
         assert!(serde_json::from_str::<serde_json::Value>(PAYLOAD).is_ok());
     }
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_ack_is_seen() {
+    fn a_refused_ack_is_detected() {
         assert!(all_acked(b"[{\"success\":true},{\"success\":true}]"));
         assert!(!all_acked(b"[{\"success\":true},{\"success\":false}]"));
     }

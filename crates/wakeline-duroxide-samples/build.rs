@@ -1,9 +1,9 @@
-//! Prepares the samples that duroxide publishes with its crate: the tests include what this writes.
+//! Prepares the samples that duroxide publishes with its crate; the tests include the result.
 //!
 //! # Invariants
-//! * The text comes from the version that `Cargo.lock` names. This repository has no copy of it.
-//! * Every edit is found exactly as often as it is expected: a version with other samples fails the
-//!   build instead of running something else.
+//! * The text comes from the version in `Cargo.lock`. This repository has no copy of it.
+//! * Every edit is applied exactly as often as expected: a version with other samples fails the
+//!   build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,13 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-/// What is replaced in the samples, by what, and how often it occurs. Only what opens a store and
-/// how long something waits: on a busy machine, a sample that is overtaken by its own deadline says
-/// nothing about the store.
+/// The replacements in the samples: the old text, the new text, and the number of occurrences. They
+/// change only how a store is opened and how long something waits, because a sample that misses its
+/// own deadline on a busy machine proves nothing about the store.
 const EDITS: [(&str, &str, usize); 5] = [
-    // The tests have a module of that name.
+    // The tests have a module with this name.
     ("mod common;\n", "", 1),
-    // Two samples open the store of duroxide that lives in memory.
+    // Two samples open duroxide's store in memory.
     (
         "let store = Arc::new(
         duroxide::providers::sqlite::SqliteProvider::new_in_memory()
@@ -27,10 +27,10 @@ const EDITS: [(&str, &str, usize); 5] = [
         "let (store, _kept) = common::create_sqlite_store_disk().await;",
         2,
     ),
-    // Activities that shall lose a race against a timer or an event.
+    // Activities that must lose a race against a timer or an event.
     ("sleep(std::time::Duration::from_millis(500))", "sleep(Duration::from_millis(60_000))", 1),
     ("sleep(std::time::Duration::from_millis(300))", "sleep(Duration::from_millis(60_000))", 1),
-    // A child that shall be there when its parent is cancelled.
+    // A child that must exist when its parent is cancelled.
     (
         "tokio::time::sleep(std::time::Duration::from_millis(50)).await;",
         "assert!(common::wait_for_subscription(\
@@ -39,10 +39,10 @@ const EDITS: [(&str, &str, usize); 5] = [
     ),
 ];
 
-/// Where the package `duroxide` lies.
+/// Returns the folder of the package `duroxide`.
 fn published() -> PathBuf {
     let variable = |name: &str| env::var(name).expect("cargo sets it");
-    // Of other platforms, packages need not be there.
+    // Packages of other platforms need not be present.
     let output = Command::new(variable("CARGO"))
         .args(["metadata", "--locked", "--format-version=1", "--filter-platform"])
         .arg(variable("TARGET"))
@@ -62,7 +62,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let text = fs::read_to_string(&samples).expect("duroxide publishes its samples");
-    // The header does not belong inside a module.
+    // The header is not allowed inside a module.
     let is_inner = |line: &str| line.starts_with("#![") || line.starts_with("//!");
     let lines = text.lines().filter(|line| !is_inner(line));
     let mut text: String = lines.map(|line| format!("{line}\n")).collect();
@@ -70,7 +70,7 @@ fn main() {
         assert_eq!(text.matches(from).count(), expected, "{from:?} in {}", samples.display());
         text = text.replace(from, to);
     }
-    // The limits of waits: all that is written in seconds.
+    // Extends the limits of waits, which are all durations in seconds.
     let text = text.replace("Duration::from_secs(", "Duration::from_secs(6 * ");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(folder.join("e2e_samples.rs"), text).expect("the folder can be written");

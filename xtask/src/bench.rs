@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::guard::Guard;
+use crate::guard::ProcessGuard;
 use crate::postgres::{Durability, Postgres, Programs};
 use crate::provision::{self, Need};
-use crate::{Ended, run, source};
+use crate::{XtaskOutcome, run, source};
 
 const HELP: &str = "\
 Runs a benchmark in release mode, with a PostgreSQL of its own
@@ -30,27 +30,29 @@ Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 ";
 
 /// The command.
-pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+pub(crate) fn main(args: &[&str]) -> Result<XtaskOutcome> {
     match args {
         ["queue" | "wake" | "hints" | "flow" | "hook" | "soak", ..] => (),
         [] | ["--help" | "-h", ..] => {
             print!("{HELP}");
-            return Ok(Ended::Well);
+            return Ok(XtaskOutcome::Well);
         }
-        [other, ..] => return Ok(Ended::misused(format!("there is no benchmark {other:?}"))),
+        [other, ..] => {
+            return Ok(XtaskOutcome::misused(format!("there is no benchmark {other:?}")));
+        }
     }
     let root = source::root();
-    let mut guard = Guard::start()?;
+    let mut guard = ProcessGuard::start()?;
     let Some(bin) = provision::ensure(&mut guard, Need::Postgres)? else {
-        return Ok(Ended::NotReady);
+        return Ok(XtaskOutcome::NotReady);
     };
     let build = ["build", "--release", "--locked", "-p", "wakeline-cli", "-p", "wakeline-bench"];
     if !guard.run(run::cargo(&root).args(build))? {
-        return Ok(Ended::Failed);
+        return Ok(XtaskOutcome::Failed);
     }
     let target = target_folder(&root)?;
     if args[0] == "flow" && !guard.run(&mut build_peers(&root, &target))? {
-        return Ok(Ended::Failed);
+        return Ok(XtaskOutcome::Failed);
     }
     let programs = Programs { installed: bin, package: None };
     let postgres = Postgres::start(&mut guard, programs, Durability::On)?;
@@ -58,7 +60,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     let mut bench = Command::new(output.join("wakeline-bench"));
     postgres.lend(&mut bench).args(args).env("WAKELINE_BENCH_SERVER", output.join("wakeline"));
     bench.env("WAKELINE_BENCH_PEERS", target.join("peers/release/wakeline-bench-peers"));
-    Ok(Ended::from_success(guard.run(&mut bench)?))
+    Ok(XtaskOutcome::from_success(guard.run(&mut bench)?))
 }
 
 /// Builds what drives the peers of the flow benchmark: a workspace of its own, into a folder of its

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::guard::Guard;
+use crate::bless::{self, Generated};
+use crate::guard::ProcessGuard;
 use crate::source::{self, Finding};
-use crate::{Ended, layers, links, names, run, tidy, wording};
+use crate::{XtaskOutcome, deny, layers, links, names, run, tidy, types, wording};
 
 const HELP: &str = "\
 Checks the tree
@@ -18,45 +19,48 @@ Usage: cargo xtask check [part]...
 Parts, all of them by default:
   fmt      formatting (cargo fmt)
   clippy   lints, warnings are errors
-  tidy     sizes: function 70 lines, file 400 without its tests, line 100 columns, 4 parameters,
-           store trait 10 methods; no bare unwrap outside tests, no ignored tests.
-           Exceptions are listed in xtask/tidy.json; they may shrink, never grow
+  tidy     sizes: function 70 lines, line 100 columns, 4 parameters (8 in SQL), store trait 10
+           methods, file 600 lines without its tests and most files 300; no bare unwrap outside
+           tests, no ignored tests. Exceptions are in xtask/tidy.json; they may shrink, never grow
   layers   dependencies point down only
-  links    documents name only what exists; the map of other designs names what is in its files
+  deny     licences, versions and sources of dependencies are those that deny.toml allows
+  links    documents and comments name only what exists in the tree
   names    settings, metrics and error codes are documented, and no others are
-  wording  messages use plain words; log lines have the causes of their errors
+  wording  names, comments, messages and documents use plain words; log lines have the causes of
+           their errors
+  types    no type name is defined twice in the workspace
   openapi  crates/wakeline-http/openapi.json is what the routes say
   schema   crates/wakeline-sqlite/sql/schema.txt is what the migrations make (PostgreSQL's is
            compared in `cargo xtask test`)
 ";
 
-/// The crates and the tests that compare generated files with the committed ones.
-const OPENAPI_TEST: [&str; 2] = ["wakeline-http", "the_openapi_document_is_the_one_in_the_tree"];
-const SCHEMA_TEST: [&str; 2] = ["wakeline-sqlite", "the_schema_is_the_one_in_the_tree"];
-
 /// One kind of check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum CheckPart {
     Fmt,
     Tidy,
     Layers,
+    Deny,
     Links,
     Names,
     Wording,
+    Types,
     Clippy,
     Openapi,
     Schema,
 }
 
-impl Part {
+impl CheckPart {
     /// All of them, the quick ones first.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Fmt,
         Self::Tidy,
         Self::Layers,
+        Self::Deny,
         Self::Links,
         Self::Names,
         Self::Wording,
+        Self::Types,
         Self::Clippy,
         Self::Openapi,
         Self::Schema,
@@ -67,17 +71,19 @@ impl Part {
             Self::Fmt => "fmt",
             Self::Tidy => "tidy",
             Self::Layers => "layers",
+            Self::Deny => "deny",
             Self::Links => "links",
             Self::Names => "names",
             Self::Wording => "wording",
+            Self::Types => "types",
             Self::Clippy => "clippy",
             Self::Openapi => "openapi",
             Self::Schema => "schema",
         }
     }
 
-    /// True if all is well. What is not has been said by then.
-    fn run(self, guard: &mut Guard, root: &Path) -> Result<bool> {
+    /// True if nothing was found. Findings are printed.
+    fn run(self, guard: &mut ProcessGuard, root: &Path) -> Result<bool> {
         let mut cargo = run::cargo(root);
         match self {
             Self::Fmt => guard.run(cargo.args(["fmt", "--all", "--check"])),
@@ -93,37 +99,39 @@ impl Part {
             ])),
             Self::Tidy => Ok(report(&tidy::check(root)?)),
             Self::Layers => Ok(report(&layers::check(root)?)),
+            Self::Deny => Ok(report(&deny::check(root)?)),
             Self::Links => Ok(report(&links::check(root)?)),
             Self::Names => Ok(report(&names::check(root)?)),
             Self::Wording => Ok(report(&wording::check(root)?)),
-            Self::Openapi => test(guard, root, OPENAPI_TEST),
-            Self::Schema => test(guard, root, SCHEMA_TEST),
+            Self::Types => Ok(report(&types::check(root)?)),
+            Self::Openapi => compare(guard, &bless::OPENAPI),
+            Self::Schema => compare(guard, &bless::SQLITE),
         }
     }
 }
 
 /// The command.
-pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+pub(crate) fn main(args: &[&str]) -> Result<XtaskOutcome> {
     if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
         print!("{HELP}");
-        return Ok(Ended::Well);
+        return Ok(XtaskOutcome::Well);
     }
     let mut parts = Vec::new();
     for arg in args {
-        match Part::ALL.into_iter().find(|part| part.name() == *arg) {
+        match CheckPart::ALL.into_iter().find(|part| part.name() == *arg) {
             Some(part) => parts.push(part),
-            None => return Ok(Ended::misused(format!("check has no part {arg:?}"))),
+            None => return Ok(XtaskOutcome::misused(format!("check has no part {arg:?}"))),
         }
     }
     if parts.is_empty() {
-        parts.extend(Part::ALL);
+        parts.extend(CheckPart::ALL);
     }
-    let mut guard = Guard::start()?;
-    Ok(Ended::from_success(run_parts(&mut guard, &parts)?))
+    let mut guard = ProcessGuard::start()?;
+    Ok(XtaskOutcome::from_success(run_parts(&mut guard, &parts)?))
 }
 
-/// Runs all parts, also after one failed, and tells which did.
-pub(crate) fn run_parts(guard: &mut Guard, parts: &[Part]) -> Result<bool> {
+/// Runs all parts, also after one failed, and prints which ones failed.
+pub(crate) fn run_parts(guard: &mut ProcessGuard, parts: &[CheckPart]) -> Result<bool> {
     let root = source::root();
     let mut failed = Vec::new();
     for part in parts {
@@ -152,11 +160,10 @@ fn report(findings: &[Finding]) -> bool {
     findings.is_empty()
 }
 
-/// Runs one test of a crate. `WAKELINE_BLESS=1` makes it rewrite the file that it compares.
-fn test(guard: &mut Guard, root: &Path, [package, name]: [&str; 2]) -> Result<bool> {
-    let arguments = ["test", "--quiet", "--locked", "-p", package, "--tests", name];
-    let printed = guard.output(run::cargo(root).args(arguments))?;
-    ensure!(tests_passed(&printed) > 0, "{package} has no test {name}");
+/// Runs the test that compares a generated file with what the code makes.
+fn compare(guard: &mut ProcessGuard, file: &Generated) -> Result<bool> {
+    let printed = guard.output(&mut file.test())?;
+    ensure!(tests_passed(&printed) > 0, "there is no test {}", file.test_name());
     Ok(true)
 }
 
@@ -183,8 +190,8 @@ mod tests {
 
     #[test]
     fn parts_have_names_of_their_own() {
-        for part in Part::ALL {
-            let named = Part::ALL.iter().filter(|other| other.name() == part.name()).count();
+        for part in CheckPart::ALL {
+            let named = CheckPart::ALL.iter().filter(|other| other.name() == part.name()).count();
             assert_eq!(named, 1, "{}", part.name());
         }
     }

@@ -1,8 +1,8 @@
 //! Installs the published clients that the tests drive the server with.
 //!
 //! # Where it sits
-//! Part of the set-up of `cargo xtask test`; the tests find the clients by the environment that
-//! [`Clients::lend`] gives them.
+//! CheckPart of the set-up of `cargo xtask test`; the tests find the clients by the environment
+//! that [`Clients::lend`] gives them.
 //!
 //! # Invariants
 //! * All versions are fixed: here, in `requirements.txt` and in `package-lock.json`.
@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::Guard;
+use crate::guard::ProcessGuard;
 use crate::source;
 
 /// The Queen client on PyPI: the line whose wire shape the server speaks, and the newest one.
@@ -41,7 +41,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Tells a command where the clients are.
+    /// Sets the variables by which the tests find the clients.
     pub(crate) fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .envs(self.schemathesis.iter().map(|path| ("WAKELINE_TEST_SCHEMATHESIS", path)))
@@ -52,7 +52,7 @@ impl Clients {
 }
 
 /// Installs the clients, each into a folder of its own below `target`, unless they are there.
-pub(crate) fn ensure(guard: &mut Guard, long: bool) -> Result<Clients> {
+pub(crate) fn ensure(guard: &mut ProcessGuard, long: bool) -> Result<Clients> {
     let folder = source::root().join("target/clients");
     let pins = source::root().join(PINS);
     let mut queen = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) fn once(
     Ok(())
 }
 
-fn install_python(guard: &mut Guard, home: &Path, packages: &[&str]) -> Result<()> {
+fn install_python(guard: &mut ProcessGuard, home: &Path, packages: &[&str]) -> Result<()> {
     if !guard.run(Command::new("python3").args(["-m", "venv"]).arg(home))? {
         bail!("`python3 -m venv` failed");
     }
@@ -114,7 +114,7 @@ fn install_python(guard: &mut Guard, home: &Path, packages: &[&str]) -> Result<(
     Ok(())
 }
 
-fn install_node(guard: &mut Guard, home: &Path, pins: &Path) -> Result<()> {
+fn install_node(guard: &mut ProcessGuard, home: &Path, pins: &Path) -> Result<()> {
     fs::create_dir_all(home)?;
     for name in NODE_FILES {
         fs::copy(pins.join(name), home.join(name))?;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_installed_anew_only_if_their_versions_change() {
+    fn clients_are_installed_again_only_if_their_versions_change() {
         let name = format!("wakeline-clients-{}", std::process::id());
         let home = std::env::temp_dir().join(name);
         let mut installs = 0;
@@ -154,7 +154,7 @@ mod tests {
             .expect("installed");
         }
         assert_eq!(installs, 2);
-        once(&home, "three", || bail!("no network")).expect_err("told");
+        once(&home, "three", || bail!("no network")).expect_err("reported");
         assert!(!home.exists(), "what was not installed to the end does not count");
     }
 

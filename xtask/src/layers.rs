@@ -22,15 +22,15 @@ use crate::source::Finding;
 const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-core", &[]),
     ("wakeline-wake", &["wakeline-core"]),
-    ("wakeline-store", &["wakeline-core", "wakeline-seal"]),
-    ("wakeline-testkit", &["wakeline-core", "wakeline-seal", "wakeline-store"]),
-    ("wakeline-postgres", &["wakeline-core", "wakeline-seal", "wakeline-store"]),
-    ("wakeline-sqlite", &["wakeline-core", "wakeline-seal", "wakeline-store"]),
+    ("wakeline-store", &["wakeline-core", "wakeline-encryption"]),
+    ("wakeline-testkit", &["wakeline-core", "wakeline-encryption", "wakeline-store"]),
+    ("wakeline-postgres", &["wakeline-core", "wakeline-encryption", "wakeline-store"]),
+    ("wakeline-sqlite", &["wakeline-core", "wakeline-encryption", "wakeline-store"]),
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
-    ("wakeline-seal", &[]),
+    ("wakeline-encryption", &[]),
     ("wakeline-access", &["wakeline-core", "wakeline-store"]),
-    ("wakeline-hook", &["wakeline-core", "wakeline-seal", "wakeline-store", "wakeline-wake"]),
+    ("wakeline-hook", &["wakeline-core", "wakeline-encryption", "wakeline-store", "wakeline-wake"]),
     (
         "wakeline-duroxide",
         // Its users depend on it alone, as users of the facade do: it opens the stores itself.
@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "wakeline",
         &[
             "wakeline-core",
-            "wakeline-seal",
+            "wakeline-encryption",
             "wakeline-store",
             "wakeline-wake",
             "wakeline-flow",
@@ -80,7 +80,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-wake",
             "wakeline-queue",
             "wakeline-flow",
-            "wakeline-seal",
+            "wakeline-encryption",
             "wakeline-hook",
             "wakeline-http",
             "wakeline-postgres",
@@ -95,7 +95,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates from outside that belong to some layers only: no SQL above the stores, no HTTP below
-/// the HTTP face but for calls to webhooks and for fetching key sets, no runtime in the core.
+/// the HTTP API but for calls to webhooks and for fetching key sets, no runtime in the core.
 const RESERVED: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["wakeline-postgres", "wakeline-testkit", "wakeline-bench"]),
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
@@ -178,9 +178,9 @@ fn parse_package(package: &Value, root: &Path) -> Result<Crate> {
     Ok(Crate { name, folder, dependencies })
 }
 
-type Table = [(&'static str, &'static [&'static str])];
+type LayerTable = [(&'static str, &'static [&'static str])];
 
-fn judge(crates: &[Crate], layers: &Table, reserved: &Table) -> Vec<Finding> {
+fn judge(crates: &[Crate], layers: &LayerTable, reserved: &LayerTable) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in crates {
         let mut object = |text: String| {
@@ -207,7 +207,7 @@ fn judge(crates: &[Crate], layers: &Table, reserved: &Table) -> Vec<Finding> {
 }
 
 /// Names in the tables that mean nothing: misspelt, or of crates that are gone.
-fn unknown_names(crates: &[Crate], layers: &Table, reserved: &Table) -> Vec<Finding> {
+fn unknown_names(crates: &[Crate], layers: &LayerTable, reserved: &LayerTable) -> Vec<Finding> {
     let is_member = |name: &str| crates.iter().any(|known| known.name == name);
     let is_used =
         |name: &str| crates.iter().any(|known| known.dependencies.iter().any(|d| d == name));
@@ -231,8 +231,8 @@ fn unknown_names(crates: &[Crate], layers: &Table, reserved: &Table) -> Vec<Find
 mod tests {
     use super::*;
 
-    const TABLE: &Table = &[("low", &[]), ("high", &["low"])];
-    const OWNERS: &Table = &[("driver", &["low"])];
+    const TABLE: &LayerTable = &[("low", &[]), ("high", &["low"])];
+    const OWNERS: &LayerTable = &[("driver", &["low"])];
 
     fn workspace(edit: impl FnOnce(&mut Vec<Crate>)) -> Vec<String> {
         let member = |name: &str, dependencies: &[&str]| Crate {

@@ -1,13 +1,14 @@
-//! Documents name only what exists.
+//! Documents and comments name only what exists in the tree.
 //!
 //! # Where it sits
 //! `cargo xtask check links`: relative links and their anchors in all Markdown files, the files
-//! and crates that ARCHITECTURE names, documents named in Rust comments, and what the map of other
-//! designs names.
+//! and crates that ARCHITECTURE names, documents named in comments and strings, and what the map of
+//! other designs names.
 //!
 //! # Invariants
 //! * What is quoted as code is not a link.
 //! * A link may not leave the tree: it would work on one machine only.
+//! * A comment says a reason itself: it does not number the traps, models or rules of a document.
 
 mod designs;
 mod markdown;
@@ -19,7 +20,7 @@ use anyhow::Result;
 
 use crate::layers;
 use crate::source::{self, Finding, Source};
-use markdown::Document;
+use markdown::MarkdownDocument;
 
 /// Checks the documents of the tree.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
@@ -39,8 +40,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
         }
         None => findings.push(finding(designs::PAGE, 1, "is missing".to_owned())),
     }
-    for source in source::files(root, "rs")? {
-        findings.extend(documents_in_code(&source, &|path| root.join(path).exists()));
+    for extension in ["rs", "sql", "sh", "py", "toml", "yml"] {
+        for source in source::files(root, extension)? {
+            if !source.path.starts_with("xtask/src/links") {
+                findings.extend(documents_in_code(&source, &|path| root.join(path).exists()));
+            }
+        }
     }
     Ok(findings)
 }
@@ -52,9 +57,9 @@ fn finding(path: &str, line: usize, text: String) -> Finding {
 }
 
 fn broken_links(sources: &[Source], exists: Exists<'_>) -> Vec<Finding> {
-    let documents: BTreeMap<PathBuf, Document> = sources
+    let documents: BTreeMap<PathBuf, MarkdownDocument> = sources
         .iter()
-        .map(|source| (PathBuf::from(&source.path), Document::parse(&source.text)))
+        .map(|source| (PathBuf::from(&source.path), MarkdownDocument::parse(&source.text)))
         .collect();
     let mut findings = Vec::new();
     for source in sources {
@@ -72,7 +77,7 @@ fn broken_links(sources: &[Source], exists: Exists<'_>) -> Vec<Finding> {
 fn problem(
     from: &str,
     target: &str,
-    documents: &BTreeMap<PathBuf, Document>,
+    documents: &BTreeMap<PathBuf, MarkdownDocument>,
     exists: Exists<'_>,
 ) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
@@ -115,7 +120,7 @@ fn resolve(from: &str, path: &str) -> Option<PathBuf> {
 
 /// The document names only what exists, and its section "Code map" names every crate.
 fn code_map(source: &Source, folders: &[String], exists: Exists<'_>) -> Vec<Finding> {
-    let document = Document::parse(&source.text);
+    let document = MarkdownDocument::parse(&source.text);
     let mut findings: Vec<Finding> = document
         .code
         .iter()
@@ -143,21 +148,41 @@ fn is_path(text: &str) -> bool {
     plain && !text.starts_with('/') && (text.contains('/') || file)
 }
 
-/// Documents that comments send a reader to, by their path from the root.
+/// Documents that a file sends its reader to, by their path from the root, and references to
+/// numbered parts of documents that are not in the tree.
 fn documents_in_code(source: &Source, exists: Exists<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, number) in source.text.lines().zip(1..) {
-        let comment = line.trim_start().starts_with("//");
-        for word in line.split(|c: char| c.is_whitespace() || "`()[]<>\",;".contains(c)) {
-            let path = word.trim_end_matches(['.', ':']);
-            let path = path.split('#').next().unwrap_or(path);
-            let document = path.starts_with("docs/") && path.ends_with(".md");
-            if comment && document && !exists(Path::new(path)) {
+        let comment = ["//", "--", "#"].iter().any(|mark| line.trim_start().starts_with(mark));
+        let words: Vec<&str> = line
+            .split(|c: char| c.is_whitespace() || "`()[]<>\",;=".contains(c))
+            .filter(|word| !word.is_empty())
+            .map(|word| word.trim_end_matches(['.', ':']))
+            .collect();
+        for word in &words {
+            let path = word.split('#').next().unwrap_or(word);
+            let document = path.starts_with("docs/") || comment && !path.contains('/');
+            let is_named = document && path.len() > ".md".len() && path.ends_with(".md");
+            if is_named && !exists(Path::new(path)) {
                 findings.push(finding(&source.path, number, format!("{path} does not exist")));
             }
         }
+        for pair in words.windows(2).filter(|pair| comment && is_reference(pair[0], pair[1])) {
+            let text = format!("{} {}: write the reason out", pair[0], pair[1]);
+            findings.push(finding(&source.path, number, text));
+        }
     }
     findings
+}
+
+/// Whether two words name a numbered part of a document, such as "trap 24" or "MODELS A2".
+fn is_reference(name: &str, number: &str) -> bool {
+    let numbered = match name {
+        "trap" | "traps" => number.parse::<u32>().is_ok(),
+        "MODELS" | "TRAPS" | "DESIGN" => number.chars().any(|c| c.is_ascii_digit()),
+        _ => false,
+    };
+    numbered && number.len() <= 4
 }
 
 #[cfg(test)]
@@ -246,6 +271,20 @@ mod tests {
         };
         assert_eq!(check("//! See `docs/a.md`."), 0);
         assert_eq!(check("/// See docs/gone.md, please."), 1);
-        assert_eq!(check("let path = \"docs/gone.md\";"), 0);
+        assert_eq!(check("let path = \"docs/gone.md\";"), 1);
+        assert_eq!(check("// See GONE.md"), 1);
+        assert_eq!(check("// See README.md, and a.rs"), 0);
+    }
+
+    #[test]
+    fn numbered_parts_of_other_documents_are_found() {
+        let check = |path: &str, text: &str| {
+            let source = Source { path: path.into(), text: text.into() };
+            documents_in_code(&source, &exists).len()
+        };
+        assert_eq!(check("a.rs", "//! Never a lost row (trap 46)."), 1);
+        assert_eq!(check("a.sql", "-- Due early, never late: MODELS A2."), 1);
+        assert_eq!(check("a.rs", "/// A trap for 46 readers, drawn with seed 7632."), 0);
+        assert_eq!(check("a.rs", "let trap = f(trap, 46);"), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask check | test | readme | bench`.
+//! Project automation: `cargo xtask check | test | bless | readme | bench`.
 //!
 //! # Where it sits
 //! Beside the product: it depends on none of its crates, so that it still builds and can say
@@ -13,8 +13,10 @@
 #![allow(clippy::print_stdout, reason = "a command line program speaks on standard output")]
 
 mod bench;
+mod bless;
 mod check;
 mod clients;
+mod deny;
 mod embedded;
 mod guard;
 mod layers;
@@ -28,6 +30,7 @@ mod source;
 mod test;
 mod tidy;
 mod timings;
+mod types;
 mod wording;
 
 use std::process::ExitCode;
@@ -39,12 +42,13 @@ Usage: cargo xtask <command>
 
 Commands:
   check [part]...      Formatting, lints, sizes, layers, links and generated files.
-                       Parts: fmt clippy tidy layers links names openapi schema
-                       (default: all)
+                       Parts: fmt clippy tidy layers deny links names wording types openapi
+                       schema (default: all)
   test [--long] [--timings] [--pg MAJOR] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
                        name, `-E ...`): only those tests, with the same PostgreSQL
+  bless [file]...      Writes generated files again: openapi.json and the schema dumps
   readme               Only the README's commands and example
   bench queue|wake|hints|flow [arguments]
                        Starts a PostgreSQL and runs a benchmark, in release mode
@@ -58,19 +62,20 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["check", rest @ ..] => check::main(rest),
         ["test", rest @ ..] => test::main(rest),
+        ["bless", rest @ ..] => bless::main(rest),
         ["readme", rest @ ..] => readme::main(rest),
         ["bench", rest @ ..] => bench::main(rest),
         [guard::COMMAND] => guard::main(),
         [] | ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");
-            Ok(Ended::Well)
+            Ok(XtaskOutcome::Well)
         }
-        [other, ..] => Ok(Ended::misused(format!("there is no command {other:?}"))),
+        [other, ..] => Ok(XtaskOutcome::misused(format!("there is no command {other:?}"))),
     };
     match outcome {
-        Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::Failed) => ExitCode::from(1),
-        Ok(Ended::NotReady) => ExitCode::from(2),
+        Ok(XtaskOutcome::Well) => ExitCode::SUCCESS,
+        Ok(XtaskOutcome::Failed) => ExitCode::from(1),
+        Ok(XtaskOutcome::NotReady) => ExitCode::from(2),
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::from(1)
@@ -80,7 +85,7 @@ fn main() -> ExitCode {
 
 /// How a command ended, once what is to be said about it has been said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum XtaskOutcome {
     /// As it should.
     Well,
     /// A check or a test failed.
@@ -89,7 +94,7 @@ enum Ended {
     NotReady,
 }
 
-impl Ended {
+impl XtaskOutcome {
     fn misused(what: String) -> Self {
         eprintln!("xtask: {what}; see `cargo xtask --help`");
         Self::NotReady

@@ -15,7 +15,7 @@ use anyhow::Result;
 use crate::source::{self, Finding, Source};
 
 /// One kind of name and where it is at home.
-struct Kind {
+struct DocumentedKind {
     what: &'static str,
     /// Folder of the code that defines such names.
     code: &'static str,
@@ -26,22 +26,22 @@ struct Kind {
     documented: fn(&str) -> bool,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [DocumentedKind; 3] = [
+    DocumentedKind {
         what: "setting",
         code: "crates/wakeline-cli/src/",
         defined: |line| quoted(line, is_variable),
         document: "docs/guide/operation.md",
         documented: is_variable,
     },
-    Kind {
+    DocumentedKind {
         what: "metric",
         code: "crates/",
         defined: |line| quoted(line, is_metric),
         document: "docs/guide/operation.md",
         documented: is_metric,
     },
-    Kind {
+    DocumentedKind {
         what: "error code",
         code: "crates/wakeline-http/src/",
         defined: error_codes,
@@ -52,13 +52,12 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// Error codes that are told from other words by nothing but this list.
+/// Error codes of one word: only this list distinguishes them from other words.
 const ERRORS_OF_ONE_WORD: [&str; 6] =
     ["unauthorized", "forbidden", "conflict", "draining", "internal", "maintenance"];
 
 /// Words in the document of errors that are no codes.
-const NO_CODES: [&str; 4] =
-    ["body_bytes_max", "intentions_max", "value_error", "expanded_statuses"];
+const NO_CODES: [&str; 4] = ["body_bytes_max", "waiters_max", "value_error", "expanded_statuses"];
 
 /// Compares code and documents.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
@@ -67,7 +66,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(KINDS.iter().flat_map(|kind| compare(kind, &code, &documents)).collect())
 }
 
-fn compare(kind: &Kind, code: &[Source], documents: &[Source]) -> Vec<Finding> {
+fn compare(kind: &DocumentedKind, code: &[Source], documents: &[Source]) -> Vec<Finding> {
     let mut defined = BTreeMap::new();
     for source in code.iter().filter(|s| s.path.starts_with(kind.code) && is_product(&s.path)) {
         for (line, number) in production_lines(&source.text) {

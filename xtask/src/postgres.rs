@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::embedded::Package;
-use crate::guard::Guard;
+use crate::embedded::PostgresPackage;
+use crate::guard::ProcessGuard;
 use crate::{provision, run};
 
 /// What differs from PostgreSQL's defaults.
@@ -46,7 +46,7 @@ pub(crate) struct Programs {
     /// A PostgreSQL that is installed: its folder of programs, `psql` among them.
     pub(crate) installed: PathBuf,
     /// Another one for the server, to be unfolded first.
-    pub(crate) package: Option<Package>,
+    pub(crate) package: Option<PostgresPackage>,
 }
 
 /// Whether a commit is on disk when the server answers.
@@ -80,7 +80,7 @@ struct Account {
 impl Postgres {
     /// Makes a cluster in a temporary folder and starts it on a free port.
     pub(crate) fn start(
-        guard: &mut Guard,
+        guard: &mut ProcessGuard,
         programs: Programs,
         durability: Durability,
     ) -> Result<Self> {
@@ -110,8 +110,8 @@ impl Postgres {
         bail!("PostgreSQL does not start; its log says:\n{log}");
     }
 
-    /// Tells a command where the server is, and where to put temporary files, so that they go
-    /// when the run is over.
+    /// Sets the variables with the URL of the server, and with a folder for temporary files that is
+    /// removed at the end.
     pub(crate) fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("WAKELINE_TEST_POSTGRES", self.url())
@@ -150,7 +150,7 @@ impl Postgres {
         command
     }
 
-    fn initialise(&self, guard: &mut Guard, durability: Durability) -> Result<()> {
+    fn initialise(&self, guard: &mut ProcessGuard, durability: Durability) -> Result<()> {
         let mut initdb = self.command("initdb");
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"]);
         // The server itself syncs; the files of an empty cluster need not be.
@@ -194,7 +194,7 @@ impl Postgres {
         Ok(())
     }
 
-    fn try_start(&self, guard: &mut Guard) -> Result<bool> {
+    fn try_start(&self, guard: &mut ProcessGuard) -> Result<bool> {
         let mut start = self.command("pg_ctl");
         start.arg("-l").arg(self.folder.join("log")).args(["-w", "-t", "60"]);
         start.args(["-o", &format!("-p {}", self.port), "start"]);
@@ -207,7 +207,8 @@ fn free_port() -> Result<u16> {
     Ok(probe.local_addr()?.port())
 }
 
-/// PostgreSQL refuses to run as root: then its package's own user, or `nobody`, does.
+/// PostgreSQL refuses to run as root. As root, this is the user of its package, or the unprivileged
+/// user that every system has.
 fn account() -> Result<Account> {
     if !provision::is_root()? {
         let name = run::output(Command::new("id").arg("-un"))?.trim().to_owned();
@@ -217,7 +218,7 @@ fn account() -> Result<Account> {
     ["postgres", "nobody"]
         .iter()
         .find_map(|name| lookup(&users, name))
-        .context("there is no user `postgres` or `nobody` to run PostgreSQL as")
+        .context("PostgreSQL refuses to run as root, and there is no user `postgres` to run it as")
 }
 
 fn lookup(users: &str, name: &str) -> Option<Account> {

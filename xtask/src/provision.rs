@@ -15,7 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::Guard;
+use crate::guard::ProcessGuard;
 use crate::run;
 
 /// The oldest PostgreSQL that is supported.
@@ -49,7 +49,7 @@ struct Host {
     node: bool,
     /// To install those.
     npm: bool,
-    /// For the command lines that the server and the README tell newcomers to try.
+    /// For the examples, and for the command lines that the server and the README show.
     curl: bool,
     /// For the certificates of a PostgreSQL that speaks TLS.
     openssl: bool,
@@ -77,20 +77,20 @@ impl Host {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Plan {
+enum InstallPlan {
     /// Install these, possibly nothing.
     Install { packages: Vec<&'static str>, nextest: bool },
-    /// Tell the user what to run first.
-    Tell(String),
+    /// The user must run this first.
+    Manual(String),
 }
 
-fn plan(host: Host) -> Plan {
+fn plan(host: Host) -> InstallPlan {
     let packages = host.missing();
     if packages.is_empty() || (host.root && host.apt) {
-        return Plan::Install { packages, nextest: !host.nextest };
+        return InstallPlan::Install { packages, nextest: !host.nextest };
     }
     let packages = packages.join(" ");
-    Plan::Tell(if host.apt {
+    InstallPlan::Manual(if host.apt {
         format!("sudo apt-get update && sudo apt-get install -y {packages}")
     } else {
         format!(
@@ -102,8 +102,8 @@ fn plan(host: Host) -> Plan {
 }
 
 /// Returns the folder of PostgreSQL's programs once all needs are met; `None` if the user must
-/// install something first, who has then been told what.
-pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
+/// install something first: then that has been printed.
+pub(crate) fn ensure(guard: &mut ProcessGuard, need: Need) -> Result<Option<PathBuf>> {
     let found = find_postgres()?;
     let tests = need == Need::PostgresAndNextest;
     let cargo = || run::succeeds(Command::new("cargo").args(["nextest", "--version"]));
@@ -122,12 +122,12 @@ pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
         apt: run::exists("apt-get"),
     };
     match plan(host) {
-        Plan::Tell(line) => {
+        InstallPlan::Manual(line) => {
             eprintln!("xtask: {} missing; run this first:", host.missing().join(", "));
             eprintln!("{line}");
             return Ok(None);
         }
-        Plan::Install { packages, nextest } => {
+        InstallPlan::Install { packages, nextest } => {
             if !packages.is_empty() {
                 install_packages(guard, &packages)?;
             }
@@ -154,7 +154,7 @@ pub(crate) fn is_root() -> Result<bool> {
     Ok(run::output(Command::new("id").arg("-u"))?.trim() == "0")
 }
 
-fn install_packages(guard: &mut Guard, packages: &[&str]) -> Result<()> {
+fn install_packages(guard: &mut ProcessGuard, packages: &[&str]) -> Result<()> {
     eprintln!("xtask: installing {}", packages.join(" "));
     let _no_servers = NoServers::make()?;
     let mut apt_get = |arguments: &[&str]| {
@@ -171,7 +171,7 @@ fn install_packages(guard: &mut Guard, packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn install_nextest(guard: &mut Guard) -> Result<()> {
+fn install_nextest(guard: &mut ProcessGuard) -> Result<()> {
     eprintln!("xtask: installing {NEXTEST}");
     if !guard.run(Command::new("cargo").args(["install", "--locked", NEXTEST]))? {
         bail!("`cargo install --locked {NEXTEST}` failed");
@@ -298,29 +298,29 @@ mod tests {
         let packages =
             ["postgresql", "python3-venv", "nodejs", "npm", "curl", "openssl", "pgbouncer"];
         let packages = packages.to_vec();
-        assert_eq!(plan(host), Plan::Install { packages, nextest: true });
+        assert_eq!(plan(host), InstallPlan::Install { packages, nextest: true });
         let host = Host { root: true, ..FULL };
-        assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: false });
+        assert_eq!(plan(host), InstallPlan::Install { packages: vec![], nextest: false });
     }
 
     #[test]
-    fn others_are_told_one_line_to_run() {
-        let Plan::Tell(line) = plan(Host { postgres: false, ..FULL }) else {
+    fn other_users_get_one_line_to_run() {
+        let InstallPlan::Manual(line) = plan(Host { postgres: false, ..FULL }) else {
             panic!("installed without being allowed to")
         };
         assert_eq!(line, "sudo apt-get update && sudo apt-get install -y postgresql");
-        let Plan::Tell(line) = plan(Host { node: false, npm: false, ..FULL }) else {
+        let InstallPlan::Manual(line) = plan(Host { node: false, npm: false, ..FULL }) else {
             panic!("installed without being allowed to")
         };
         assert!(line.ends_with("install -y nodejs npm"), "{line}");
-        assert!(matches!(plan(Host { apt: false, ..BARE }), Plan::Tell(_)));
-        assert!(matches!(plan(Host { apt: false, root: true, ..BARE }), Plan::Tell(_)));
+        assert!(matches!(plan(Host { apt: false, ..BARE }), InstallPlan::Manual(_)));
+        assert!(matches!(plan(Host { apt: false, root: true, ..BARE }), InstallPlan::Manual(_)));
     }
 
     #[test]
     fn the_test_runner_is_installed_without_root() {
         let host = Host { nextest: false, ..FULL };
-        assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: true });
+        assert_eq!(plan(host), InstallPlan::Install { packages: vec![], nextest: true });
     }
 
     #[test]

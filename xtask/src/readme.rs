@@ -18,10 +18,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::guard::{Guard, Running, within};
+use crate::guard::{ProcessGuard, Running, within};
 use crate::postgres::Durability;
-use crate::{Ended, run, source};
-use http::Client;
+use crate::{XtaskOutcome, run, source};
+use http::ReadmeClient;
 
 /// Where the server listens by default.
 const PORT: u16 = 7632;
@@ -35,28 +35,28 @@ Does what the README says
 Usage: cargo xtask readme
 
 Starts the server with the README's command, pushes, pops and acks, runs the README's example with
-curl, and ends the server by SIGTERM. Part of `cargo xtask test`. Needs port 7632.
+curl, and ends the server by SIGTERM. CheckPart of `cargo xtask test`. Needs port 7632.
 ";
 
 /// The command.
-pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+pub(crate) fn main(args: &[&str]) -> Result<XtaskOutcome> {
     match args {
         [] => {
-            let mut guard = Guard::start()?;
+            let mut guard = ProcessGuard::start()?;
             let scratch = guard.make_folder(Durability::On)?;
-            Ok(Ended::from_success(prove(&mut guard, &scratch)?))
+            Ok(XtaskOutcome::from_success(prove(&mut guard, &scratch)?))
         }
         ["--help" | "-h", ..] => {
             print!("{HELP}");
-            Ok(Ended::Well)
+            Ok(XtaskOutcome::Well)
         }
-        [other, ..] => Ok(Ended::misused(format!("readme takes no {other:?}"))),
+        [other, ..] => Ok(XtaskOutcome::misused(format!("readme takes no {other:?}"))),
     }
 }
 
 /// True if all holds; otherwise an error says what does not. The server runs in a new folder below
 /// `scratch`, because the README's command makes its file in the current folder.
-pub(crate) fn prove(guard: &mut Guard, scratch: &Path) -> Result<bool> {
+pub(crate) fn prove(guard: &mut ProcessGuard, scratch: &Path) -> Result<bool> {
     let root = source::root();
     let readme = fs::read_to_string(root.join("README.md")).context("reading README.md")?;
     let commands = commands(&readme)?;
@@ -72,7 +72,7 @@ pub(crate) fn prove(guard: &mut Guard, scratch: &Path) -> Result<bool> {
     let mut build = cargo(&commands.run, &folder)?;
     ensure!(guard.run(build.arg("--help").stdout(Stdio::null()))?, "`{}` fails", commands.run);
     let server = guard.spawn(&mut cargo(&commands.run, &folder)?)?;
-    let mut server = Server { running: Some(server) };
+    let mut server = ReadmeServer { running: Some(server) };
     server.wait_until_ready()?;
     ensure!(folder.join("wakeline.db").exists(), "wakeline.db is not in the current folder");
     push_pop_ack()?;
@@ -81,7 +81,7 @@ pub(crate) fn prove(guard: &mut Guard, scratch: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// What the README tells a newcomer to type.
+/// The commands of the README.
 #[derive(Debug, PartialEq, Eq)]
 struct Commands {
     run: String,
@@ -138,17 +138,17 @@ fn cargo(line: &str, folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-struct Server {
+struct ReadmeServer {
     running: Option<Running>,
 }
 
-impl Server {
+impl ReadmeServer {
     fn wait_until_ready(&mut self) -> Result<()> {
         let running = self.running.as_mut().expect("stopped only once");
         let mut ended = None;
         let ready = within(START_SECS, || {
             ended = running.child.try_wait().ok().flatten();
-            ended.is_some() || Client::new(PORT).get("/readyz").is_ok_and(|r| r.status == 200)
+            ended.is_some() || ReadmeClient::new(PORT).get("/readyz").is_ok_and(|r| r.status == 200)
         });
         if let Some(status) = ended {
             bail!("the server ended by itself ({status})");
@@ -158,7 +158,7 @@ impl Server {
     }
 
     /// Asks the server to end; it must drain and say that all is well.
-    fn stop(&mut self, guard: &mut Guard) -> Result<()> {
+    fn stop(&mut self, guard: &mut ProcessGuard) -> Result<()> {
         let mut running = self.running.take().expect("stopped only once");
         running.terminate();
         let ended = within(DRAIN_SECS, || !matches!(running.child.try_wait(), Ok(None)));
@@ -169,7 +169,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ReadmeServer {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             running.terminate();
@@ -179,9 +179,9 @@ impl Drop for Server {
 
 /// A parked pop is answered by a push, and the message can be acknowledged.
 fn push_pop_ack() -> Result<()> {
-    let client = Client::new(PORT);
+    let client = ReadmeClient::new(PORT);
     let parked = std::thread::spawn(move || {
-        Client::new(PORT).get("/api/v1/pop/queue/readme-proof?wait=true&timeout=20000")
+        ReadmeClient::new(PORT).get("/api/v1/pop/queue/readme-proof?wait=true&timeout=20000")
     });
     // Parked or not yet: the message must arrive either way. Mostly it will be.
     std::thread::sleep(Duration::from_millis(300));
@@ -207,7 +207,7 @@ fn push_pop_ack() -> Result<()> {
 }
 
 /// The example's commands succeed as they stand there.
-fn run_example(guard: &mut Guard, example: &str, folder: &Path) -> Result<()> {
+fn run_example(guard: &mut ProcessGuard, example: &str, folder: &Path) -> Result<()> {
     if !run::exists("curl") {
         eprintln!("xtask: curl is not installed; the README's example was not run");
         return Ok(());

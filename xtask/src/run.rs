@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_reach_processes_and_tell_if_there_are_none() {
+    fn a_signal_to_a_process_that_is_gone_reports_that() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("starts");
         let process = i64::from(child.id());
         assert!(signal("TERM", process));

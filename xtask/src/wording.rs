@@ -1,124 +1,178 @@
-//! Messages are in plain words, and log lines say why.
+//! Texts and names are in plain words, and log lines have the causes of their errors.
 //!
 //! # Where it sits
-//! `cargo xtask check wording`: reads the texts in the product's code (error messages, log lines,
-//! refusals of the command line). Comments, tests and the test kit are not read.
+//! `cargo xtask check wording`: reads the identifiers, comments and texts of all Rust files, the
+//! comments of SQL files, all Markdown documents, the examples, and the descriptions of the OpenAPI
+//! document. Migrations are not read, because they cannot be changed.
 //!
 //! # Invariants
-//! * A text of several words has none of the words that readers stumbled over.
+//! * No identifier, comment or text has a word that readers stumbled over, unless it is listed in
+//!   [`ALLOWED`] with the reason.
+//! * An entry of that list that allows nothing is an error.
 //! * A log line that has an error has its causes: a driver's own text is often just "db error".
 
+mod words;
+
+use std::cell::Cell;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 
 use crate::source::{self, Finding, Source};
+use words::{ALLOWED, Allowed, INSTEAD_IN_NAMES, INSTEAD_IN_TEXTS};
 
 const RULE: &str = "wording";
-
-/// Words that messages do not use, and those that they use instead.
-const INSTEAD: &[(&str, &str)] = &[
-    ("anew", "again"),
-    ("at hand", "in flight"),
-    ("cannot be understood", "is corrupt, or is invalid"),
-    ("broke off", "ended early"),
-    ("chores", "maintenance tasks"),
-    ("deed", "audit event"),
-    ("figures", "statistics"),
-    ("foreign", "nondeterministic"),
-    ("heard", "received"),
-    ("hears", "receives"),
-    ("house", "maintenance task"),
-    ("in vain", "without effect"),
-    ("key ring", "encryption keys"),
-    ("mend", "fix"),
-    ("mended", "fixed"),
-    ("no such thing", "the name of what was not found"),
-    ("nobody", "no consumer, no worker, no node"),
-    ("room", "capacity, space"),
-    ("sealed", "encrypted"),
-    ("set aside", "quarantined"),
-    ("somebody", "another client, another node"),
-    ("spoilt", "corrupt"),
-    ("tally", "counts"),
-    ("tell", "report, return"),
-    ("tells", "reports, returns"),
-    ("told", "notified, reported"),
-    ("tries", "attempts"),
-    ("unsaid", "not set"),
-];
+const OPENAPI: &str = "crates/wakeline-http/openapi.json";
+/// This check and its list of words name what they forbid.
+const OWN_FILES: [&str; 2] = ["xtask/src/wording.rs", "xtask/src/wording/words.rs"];
 
 const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
-/// Reads all texts of the product.
+/// Checks all files of the tree.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+    let mut checker = Checker::new(ALLOWED);
     for source in source::files(root, "rs")? {
-        if is_product(&source.path) {
-            findings.extend(of_file(&source)?);
+        if !OWN_FILES.contains(&source.path.as_str()) {
+            checker.rust(&source)?;
         }
     }
-    Ok(findings)
+    for source in source::files(root, "sql")? {
+        if !source.path.contains("/migrations/") {
+            checker.comments(&source, "--");
+        }
+    }
+    for source in source::files(root, "md")? {
+        checker.all_lines(&source);
+    }
+    for extension in ["sh", "py"] {
+        let sources = source::files(root, extension)?;
+        sources.iter().for_each(|source| checker.comments(source, "#"));
+    }
+    let sources = source::files(root, "json")?;
+    let openapi = sources.into_iter().find(|source| source.path == OPENAPI);
+    checker.all_lines(&openapi.with_context(|| format!("{OPENAPI} is missing"))?);
+    Ok(checker.finish())
 }
 
-fn is_product(path: &str) -> bool {
-    path.starts_with("crates/")
-        && path.contains("/src/")
-        && !path.starts_with("crates/wakeline-testkit/")
-        && !path.contains("/tests/")
-        && !path.ends_with("/tests.rs")
-}
-
-fn of_file(source: &Source) -> Result<Vec<Finding>> {
-    let tokens: TokenStream =
-        source.text.parse().ok().with_context(|| format!("{} cannot be parsed", source.path))?;
-    let mut reader = Reader { path: &source.path, findings: Vec::new() };
-    reader.read(tokens);
-    Ok(reader.findings)
-}
-
-struct Reader<'a> {
-    path: &'a str,
+struct Checker<'a> {
+    allowed: Vec<(&'a Allowed, Cell<bool>)>,
     findings: Vec<Finding>,
 }
 
-impl Reader<'_> {
-    fn read(&mut self, tokens: TokenStream) {
+impl<'a> Checker<'a> {
+    fn new(allowed: &'a [Allowed]) -> Self {
+        let allowed = allowed.iter().map(|entry| (entry, Cell::new(false))).collect();
+        Self { allowed, findings: Vec::new() }
+    }
+
+    /// The findings, and an error for each entry of the list of exceptions that was not needed.
+    fn finish(mut self) -> Vec<Finding> {
+        for (entry, is_used) in &self.allowed {
+            if !is_used.get() {
+                self.findings.push(Finding {
+                    place: OWN_FILES[1].to_owned(),
+                    rule: RULE,
+                    text: format!(
+                        "{:?} is not used in {}: remove the entry",
+                        entry.word, entry.path
+                    ),
+                });
+            }
+        }
+        self.findings
+    }
+
+    fn is_allowed(&self, path: &str, word: &str) -> bool {
+        let matches = |entry: &Allowed| entry.word == word && path.starts_with(entry.path);
+        let found = self.allowed.iter().find(|(entry, _)| matches(entry));
+        found.inspect(|(_, is_used)| is_used.set(true)).is_some()
+    }
+
+    fn find(&mut self, path: &str, line: usize, text: String) {
+        self.findings.push(Finding { place: format!("{path}:{line}"), rule: RULE, text });
+    }
+
+    fn text(&mut self, path: &str, line: usize, text: &str) {
+        // "tell\napart" in a text of several lines is still a word and a word.
+        let lower = text.to_lowercase().replace("foreign key", "");
+        for (word, instead) in INSTEAD_IN_TEXTS {
+            if has_word(&lower, word) && !self.is_allowed(path, word) {
+                let shown = text.trim();
+                self.find(path, line, format!("{word:?} in {shown:?}: write {instead}"));
+            }
+        }
+    }
+
+    fn all_lines(&mut self, source: &Source) {
+        for (line, number) in source.text.lines().zip(1..) {
+            self.text(&source.path, number, line);
+        }
+    }
+
+    fn comments(&mut self, source: &Source, mark: &str) {
+        for (line, number) in source.text.lines().zip(1..) {
+            if line.trim_start().starts_with(mark) {
+                self.text(&source.path, number, line);
+            }
+        }
+    }
+
+    fn rust(&mut self, source: &Source) -> Result<()> {
+        let tokens: TokenStream = source
+            .text
+            .parse()
+            .ok()
+            .with_context(|| format!("{} cannot be parsed", source.path))?;
+        self.comments(source, "//");
+        self.tokens(&source.path, tokens);
+        Ok(())
+    }
+
+    fn tokens(&mut self, path: &str, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut next = 0;
         while next < tokens.len() {
             let rest = &tokens[next..];
-            if let Some(len) = skipped(rest) {
-                next += len;
+            if is_doc(rest) {
+                next += 2;
                 continue;
             }
             if is_log_macro(rest) {
-                self.read_log_line(rest);
+                self.log_line(path, rest);
             }
             match &tokens[next] {
-                TokenTree::Group(group) => self.read(group.stream()),
-                TokenTree::Literal(literal) => self.read_literal(literal),
-                TokenTree::Ident(_) | TokenTree::Punct(_) => {}
+                TokenTree::Group(group) => self.tokens(path, group.stream()),
+                TokenTree::Literal(literal) => self.literal(path, literal),
+                TokenTree::Ident(name) => {
+                    self.name(path, name.span().start().line, &name.to_string());
+                }
+                TokenTree::Punct(_) => {}
             }
             next += 1;
         }
     }
 
-    fn read_literal(&mut self, literal: &proc_macro2::Literal) {
+    fn name(&mut self, path: &str, line: usize, name: &str) {
+        let words = format!(" {} ", words_of(name).join(" "));
+        for (word, instead) in INSTEAD_IN_NAMES {
+            if words.contains(&format!(" {word} ")) && !self.is_allowed(path, word) {
+                self.find(path, line, format!("{word:?} in the name {name}: write {instead}"));
+            }
+        }
+    }
+
+    fn literal(&mut self, path: &str, literal: &proc_macro2::Literal) {
         let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) else { return };
         let text = text.value();
-        if text.split_whitespace().count() < 2 {
-            return;
-        }
-        for (word, instead) in INSTEAD.iter().filter(|(word, _)| has_word(&text, word)) {
-            let text = format!("{word:?} in {text:?}: write {instead}");
-            self.find(literal.span().start().line, text);
+        // A single word may be a name in SQL or on the wire.
+        if text.split_whitespace().count() > 1 {
+            self.text(path, literal.span().start().line, &text);
         }
     }
 
     /// `%error` prints the outermost error only, and so does an error as such in JSON.
-    fn read_log_line(&mut self, tokens: &[TokenTree]) {
+    fn log_line(&mut self, path: &str, tokens: &[TokenTree]) {
         let Some(TokenTree::Group(group)) = tokens.get(2) else { return };
         let fields: Vec<String> = group.stream().into_iter().map(|one| one.to_string()).collect();
         let is_cut = |pair: &[String]| {
@@ -127,38 +181,15 @@ impl Reader<'_> {
         if fields.windows(2).any(is_cut) || fields.iter().any(|token| token == "dyn") {
             let text = "a log line has an error without its causes: write error = \
                         error_chain(&error)";
-            self.find(group.span_open().start().line, text.to_owned());
+            self.find(path, group.span_open().start().line, text.to_owned());
         }
-    }
-
-    fn find(&mut self, line: usize, text: String) {
-        self.findings.push(Finding { place: format!("{}:{line}", self.path), rule: RULE, text });
     }
 }
 
-/// How many tokens are not read from here on: an attribute that is a comment, or a test.
-fn skipped(tokens: &[TokenTree]) -> Option<usize> {
-    let [TokenTree::Punct(hash), rest @ ..] = tokens else { return None };
-    if hash.as_char() != '#' {
-        return None;
-    }
-    let inner = matches!(rest.first(), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
-    let TokenTree::Group(attribute) = rest.get(usize::from(inner))? else { return None };
-    let text = attribute.stream().to_string();
-    let len = 2 + usize::from(inner);
-    if text.starts_with("doc") || text.contains("reason =") {
-        return Some(len);
-    }
-    if text.replace(' ', "") != "cfg(test)" {
-        return None;
-    }
-    let is_end = |token: &TokenTree| match token {
-        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-        TokenTree::Punct(mark) => mark.as_char() == ';',
-        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
-    };
-    let end = tokens[len..].iter().position(is_end)?;
-    Some(len + end + 1)
+/// Whether an attribute begins here that is a comment. Comments are read line by line instead.
+fn is_doc(tokens: &[TokenTree]) -> bool {
+    let [TokenTree::Punct(hash), TokenTree::Group(attribute), ..] = tokens else { return false };
+    hash.as_char() == '#' && attribute.stream().to_string().starts_with("doc =")
 }
 
 fn is_log_macro(tokens: &[TokenTree]) -> bool {
@@ -166,6 +197,24 @@ fn is_log_macro(tokens: &[TokenTree]) -> bool {
         return false;
     };
     mark.as_char() == '!' && LOG_LEVELS.iter().any(|known| level == known)
+}
+
+/// The words of an identifier in snake case or in camel case, in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for part in name.split('_') {
+        let mut word = String::new();
+        let mut after_lower = false;
+        for c in part.chars() {
+            if c.is_uppercase() && after_lower {
+                words.push(std::mem::take(&mut word));
+            }
+            after_lower = c.is_lowercase();
+            word.extend(c.to_lowercase());
+        }
+        words.push(word);
+    }
+    words
 }
 
 /// Whether a text has these words, not only within others.
@@ -180,22 +229,48 @@ fn has_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn findings(text: &str) -> usize {
+    fn findings_with(allowed: &[Allowed], text: &str) -> usize {
         let source = Source { path: "crates/x/src/lib.rs".to_owned(), text: text.to_owned() };
-        of_file(&source).expect("Rust").len()
+        let mut checker = Checker::new(allowed);
+        checker.rust(&source).expect("Rust");
+        checker.finish().len()
+    }
+
+    fn findings(text: &str) -> usize {
+        findings_with(&[], text)
     }
 
     #[test]
-    fn words_that_readers_stumbled_over_are_found_in_texts_only() {
+    fn words_that_readers_stumbled_over_are_found_in_texts() {
         assert_eq!(findings(r#"fn f() { bail!("no room for {x}") }"#), 1);
-        assert_eq!(findings("enum E { #[error(\"the key\\\n ring\")] A }"), 0);
         assert_eq!(findings(r#"enum E { #[error("no key ring is set")] A }"#), 1);
         assert_eq!(findings(r#"fn f() { bail!("mushrooms are {x}") }"#), 0);
         assert_eq!(findings(r#"fn f() { counter("room") }"#), 0);
-        assert_eq!(findings("/// There is room for it.\nfn f() {}"), 0);
-        assert_eq!(findings(r#"#[cfg(test)] mod tests { const A: &str = "no room"; }"#), 0);
-        let after = r#"#[cfg(test)] mod tests; const A: &str = "no room";"#;
-        assert_eq!(findings(after), 1);
+        assert_eq!(findings(r#"#[cfg(test)] mod tests { const A: &str = "no room"; }"#), 1);
+        assert_eq!(findings(r#"fn f() { bail!("the foreign key of {x}") }"#), 0);
+    }
+
+    #[test]
+    fn they_are_found_in_comments() {
+        assert_eq!(findings("/// There is room for it.\nfn f() {}"), 1);
+        assert_eq!(findings("fn f() {\n    // Told again.\n}"), 1);
+        assert_eq!(findings("//! A module of mushrooms.\n"), 0);
+    }
+
+    #[test]
+    fn they_are_found_in_names() {
+        assert_eq!(findings("struct QueueTally;"), 1);
+        assert_eq!(findings("fn set_aside() {}"), 1);
+        assert_eq!(findings("fn beside() { mushroom(); }"), 0);
+        assert_eq!(words_of("HTTPServer_do2Chores"), ["httpserver", "do2chores"]);
+        assert_eq!(words_of("bornLeased_TURN"), ["born", "leased", "turn"]);
+    }
+
+    #[test]
+    fn exceptions_are_needed_or_removed() {
+        let entry = Allowed { word: "room", path: "crates/x/", why: "the word of the standard" };
+        assert_eq!(findings_with(std::slice::from_ref(&entry), "fn room() {}"), 0);
+        assert_eq!(findings_with(&[entry], "fn capacity() {}"), 1);
     }
 
     #[test]

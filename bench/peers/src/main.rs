@@ -1,12 +1,12 @@
-//! The published providers of duroxide, driven like ours by the flow benchmark.
+//! Runs the published providers of duroxide for the flow benchmark, like Wakeline itself.
 //!
 //! # Where it sits
 //! Started by `wakeline-bench flow`, once per job:
-//! `wakeline-bench-peers pg|pg-opt URL SCHEMA JOB`. It prints what it found as one line of JSON.
+//! `wakeline-bench-peers pg|pg-opt URL SCHEMA JOB`. It prints the result as one line of JSON.
 //!
 //! # Invariants
-//! * Settings are the peers' own defaults; only the numbers of dispatchers and the log's level are
-//!   set.
+//! * The settings are the defaults of the peers. Only the numbers of dispatchers and the log level
+//!   are set.
 
 #[path = "../../src/flow/drive.rs"]
 mod drive;
@@ -23,7 +23,9 @@ use duroxide::{
     ActivityContext, Client, OrchestrationContext, OrchestrationRegistry, OrchestrationStatus,
 };
 
-use crate::drive::{CONCURRENCY, Driver, Ends, Engine, ORCHESTRATION, PATIENCE, Plan};
+use crate::drive::{
+    CONCURRENCY, Ends, Engine, FlowDriver, ORCHESTRATION, ORCHESTRATION_TIMEOUT, Plan,
+};
 
 /// The name of the activity.
 const ACTIVITY: &str = "step";
@@ -32,7 +34,7 @@ const ACTIVITY: &str = "step";
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [peer, url, schema, job] = words.as_slice() else {
-        bail!("wakeline-bench-peers pg|pg-opt URL SCHEMA JOB");
+        bail!("usage: wakeline-bench-peers pg|pg-opt URL SCHEMA JOB");
     };
     let job = serde_json::from_str(job).context("no job")?;
     let provider: Arc<dyn Provider> = match peer.as_str() {
@@ -53,33 +55,33 @@ async fn main() -> Result<()> {
         ..RuntimeOptions::default()
     };
     let activities = ActivityRegistry::builder().register(ACTIVITY, step).build();
-    let told = ends.clone();
+    let reporter = ends.clone();
     let orchestrations = OrchestrationRegistry::builder()
-        .register(ORCHESTRATION, move |ctx, input| fan_out(ctx, input, told.clone()))
+        .register(ORCHESTRATION, move |ctx, input| fan_out(ctx, input, reporter.clone()))
         .build();
     let runtime =
         Runtime::start_with_options(Arc::clone(&provider), activities, orchestrations, options)
             .await;
-    let engine = Peer { client: Arc::new(Client::new(provider)) };
-    let outcome = Driver::new(engine, ends).run(job).await?;
+    let engine = BenchPeer { client: Arc::new(Client::new(provider)) };
+    let outcome = FlowDriver::new(engine, ends).run(job).await?;
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&outcome)?)?;
     runtime.shutdown(Some(2_000)).await;
     Ok(())
 }
 
 #[derive(Clone)]
-struct Peer {
+struct BenchPeer {
     client: Arc<Client>,
 }
 
-impl Engine for Peer {
+impl Engine for BenchPeer {
     async fn start(&self, instance: String, plan: Plan) -> Result<()> {
         let input = serde_json::to_string(&plan)?;
         Ok(self.client.start_orchestration(instance, ORCHESTRATION, input).await?)
     }
 
     async fn answer(&self, instance: String) -> Result<()> {
-        match self.client.wait_for_orchestration(&instance, PATIENCE).await? {
+        match self.client.wait_for_orchestration(&instance, ORCHESTRATION_TIMEOUT).await? {
             OrchestrationStatus::Completed { .. } => Ok(()),
             other => bail!("{instance} is {other:?}"),
         }
@@ -104,6 +106,6 @@ async fn fan_out(ctx: OrchestrationContext, input: String, ends: Ends) -> Result
         result?;
         done += 1;
     }
-    ends.tell(&ctx.instance_id());
+    ends.report(&ctx.instance_id());
     Ok(done.to_string())
 }

@@ -1,4 +1,5 @@
-//! Many parked clients on many queues, on one node: the table of the registry's design.
+//! Many parked clients on many queues of one node: the capacity table of the design Registry of
+//! Intentions.
 
 use std::time::{Duration, Instant};
 
@@ -8,48 +9,49 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wakeline::{PollGrouping, WakeMode};
 
-use super::stage::{self, store_at};
+use super::cluster::{self, store_location};
 use super::ways::{REGISTRY, Way, polling, way};
-use crate::client::{Connection, get};
-use crate::database::Another;
+use crate::client::{BenchConnection, get};
+use crate::database::ScratchDatabase;
 use crate::node::Node;
 use crate::plot::{Bar, Chart};
 use crate::setup::Setup;
-use crate::table::{Table, count, latencies, micros, millis, say};
-use crate::wake::{WakeArgs, parked};
+use crate::table::{Table, count, latencies, micros, millis, print_line};
+use crate::wake::{WakeBenchArgs, parked};
 use crate::wire;
 
 /// Time for which idle statements are counted.
 const IDLE: Duration = Duration::from_secs(3);
-/// Time for what a wake sets off to come to rest.
+/// How long to wait after a wake until the node is idle again.
 const REST: Duration = Duration::from_millis(50);
-/// Clients wait so long that none comes back while something is measured.
+/// Flags for waits that are so long that no client repeats its pop during a measurement.
 const FLAGS: [&str; 4] = [
     "--hook-slots=0",
     "--default-timeout-ms=600000",
     "--wait-ms-max=600000",
     "--max-wait-time-ms=600000",
 ];
-/// Connections that make the queues.
-const MAKERS: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections that create the queues.
+const CREATORS: usize = 16;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A row of the design's table.
+/// A row of the table in the design.
 #[derive(Clone, Copy)]
-struct Load {
+struct ClientLoad {
     clients: usize,
     groups: usize,
-    /// The design's poll workers; here the claims that may be under way at once.
+    /// The number of poll workers in the design. Here it is the maximum number of concurrent
+    /// claims.
     workers: usize,
-    /// The check latency, in milliseconds.
+    /// The predicted check latency, in milliseconds.
     predicted: Option<u64>,
 }
 
-const fn load(clients: usize, groups: usize, workers: usize, predicted: Option<u64>) -> Load {
-    Load { clients, groups, workers, predicted }
+const fn load(clients: usize, groups: usize, workers: usize, predicted: Option<u64>) -> ClientLoad {
+    ClientLoad { clients, groups, workers, predicted }
 }
 
-const LOADS: [Load; 9] = [
+const LOADS: [ClientLoad; 9] = [
     load(100, 1, 2, Some(2)),
     load(100, 50, 2, Some(100)),
     load(500, 200, 5, Some(150)),
@@ -66,10 +68,10 @@ const APART: Way =
     way("poll 100 ms, each waiter", REGISTRY, polling(100, false, PollGrouping::Waiter));
 const FUSED: Way = way("fused (the default)", REGISTRY, WakeMode::Fused);
 
-/// What was measured of one load.
-struct Measured {
+/// The results of one load.
+struct LoadResult {
     way: Way,
-    load: Load,
+    load: ClientLoad,
     idle: f64,
     bytes: u64,
     checks: Histogram<u64>,
@@ -77,39 +79,50 @@ struct Measured {
 }
 
 /// Measures all loads.
-pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
-    let template = stage::template(setup).await?.name;
+pub(super) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
+    let template = cluster::template(setup).await?.name;
     let mut all = Vec::new();
     for load in LOADS.into_iter().filter(|load| !args.quick || load.clients <= 500) {
         let ways: &[Way] =
             if load.clients == 100 { &[APART, GROUPED, FUSED] } else { &[GROUPED, FUSED] };
         for way in ways {
-            let place = setup.database.another("many", Some(&template)).await?;
-            all.push(measure(setup, &place, (*way, load, args.wakes)).await?);
-            setup.database.remove_another(&place.name).await?;
+            let case = CapacityCase { way: *way, load, wakes: args.wakes };
+            let database = setup.database.create_scratch("many", Some(&template)).await?;
+            all.push(measure(setup, &database, case).await?);
+            setup.database.remove_scratch(&database.name).await?;
             eprintln!("measured: {} clients, {} groups, {}", load.clients, load.groups, way.name);
         }
     }
-    setup.database.remove_another(&template).await?;
+    setup.database.remove_scratch(&template).await?;
     print(&all, args.wakes);
     args.plots.as_deref().map_or(Ok(()), |folder| chart(&all).write(folder, "wake-capacity.svg"))
 }
 
+/// A load that is measured with one way of waiting.
+struct CapacityCase {
+    way: Way,
+    load: ClientLoad,
+    wakes: usize,
+}
+
 async fn measure(
     setup: &Setup,
-    place: &Another,
-    (way, load, wakes): (Way, Load, usize),
-) -> Result<Measured> {
-    let statements = async || setup.database.statements_in(&place.name).await;
+    database: &ScratchDatabase,
+    case: CapacityCase,
+) -> Result<LoadResult> {
+    let CapacityCase { way, load, wakes } = case;
+    let statements = async || setup.database.statements_in(&database.name).await;
     let workers = format!("--claims-in-flight-max={}", load.workers);
-    // A connection for each, and those that are kept for other work.
+    // The pool has a connection for each claim, and the connections that are reserved for other
+    // work.
     let pool = format!("--pg-pool-max={}", load.workers + 8);
     let flags = way.flags();
     let flags = flags.iter().map(String::as_str).chain(FLAGS).chain([&*workers, &*pool]);
-    let node = Node::serve(&setup.server, &store_at(&place.url), &flags.collect::<Vec<_>>())?;
-    let mut watcher = Connection::open(node.address()).await?;
-    let mut pusher = Connection::open(node.address()).await?;
-    make_queues(&node, load.groups).await?;
+    let node =
+        Node::serve(&setup.server, &store_location(&database.url), &flags.collect::<Vec<_>>())?;
+    let mut watcher = BenchConnection::open(node.address()).await?;
+    let mut pusher = BenchConnection::open(node.address()).await?;
+    create_queues(&node, load.groups).await?;
     let empty = resident_bytes(node.pid())?;
     let (mut clients, mut answers) = park(&node, load).await?;
     parked(&mut watcher, load.clients).await?;
@@ -131,26 +144,26 @@ async fn measure(
         let answered = tokio::select! {
             answered = answers.recv() => answered,
             ended = clients.join_next() => ended.context("no client")??.map(|()| None)?,
-            () = tokio::time::sleep(PATIENCE) => None,
+            () = tokio::time::sleep(ANSWER_TIMEOUT) => None,
         };
         let had = answered.context("no parked pop was answered")?;
         parked(&mut watcher, load.clients).await?;
-        // At any moment of the interval.
+        // Waits for an arbitrary point of the interval.
         tokio::time::sleep(REST + REST.mul_f64((wake as f64 * 0.618_034).fract() * 2.0)).await;
         checks.saturating_record(micros(had - sent));
         counted += statements().await?.since(&before).total;
     }
     let per_wake = counted as f64 / wakes as f64;
-    Ok(Measured { way, load, idle, bytes, checks, per_wake })
+    Ok(LoadResult { way, load, idle, bytes, checks, per_wake })
 }
 
-/// Makes the queues, and uses each once: the first message of a queue concerns all who wait.
-async fn make_queues(node: &Node, groups: usize) -> Result<()> {
-    let mut makers = JoinSet::new();
-    for first in 0..MAKERS {
-        let mut connection = Connection::open(node.address()).await?;
-        makers.spawn(async move {
-            for group in (first..groups).step_by(MAKERS) {
+/// Creates the queues, and uses each once, because the first message of a queue wakes all waiters.
+async fn create_queues(node: &Node, groups: usize) -> Result<()> {
+    let mut creators = JoinSet::new();
+    for first in 0..CREATORS {
+        let mut connection = BenchConnection::open(node.address()).await?;
+        creators.spawn(async move {
+            for group in (first..groups).step_by(CREATORS) {
                 connection.call(&wire::push(&queue(group), 0, 1)).await?.expect(201)?;
                 let pop = get(&format!("/api/v1/pop/queue/{}?autoAck=true", queue(group)));
                 connection.call(&pop).await?.expect(200)?;
@@ -158,7 +171,7 @@ async fn make_queues(node: &Node, groups: usize) -> Result<()> {
             Ok::<_, anyhow::Error>(())
         });
     }
-    while let Some(made) = makers.join_next().await {
+    while let Some(made) = creators.join_next().await {
         made??;
     }
     Ok(())
@@ -168,15 +181,15 @@ fn queue(group: usize) -> String {
     format!("q{group}")
 }
 
-/// Clients that pop, again and again, and tell when they got something.
+/// Starts clients that pop repeatedly, and report when they got a message.
 async fn park(
     node: &Node,
-    load: Load,
+    load: ClientLoad,
 ) -> Result<(JoinSet<Result<()>>, mpsc::UnboundedReceiver<Instant>)> {
     let (answered, answers) = mpsc::unbounded_channel();
     let mut clients = JoinSet::new();
     for client in 0..load.clients {
-        let mut connection = Connection::lean(node.address()).await?;
+        let mut connection = BenchConnection::open_small(node.address()).await?;
         let queue = queue(client % load.groups);
         let pop = get(&format!("/api/v1/pop/queue/{queue}?wait=true&timeout=600000&autoAck=true"));
         connection.send(&pop).await?;
@@ -195,15 +208,15 @@ async fn park(
     Ok((clients, answers))
 }
 
-/// The memory of a process.
+/// Returns the resident memory of a process.
 fn resident_bytes(pid: u32) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kilobytes.context("the process shows no memory")? * 1024)
+    Ok(kilobytes.context("the memory of the process is unknown")? * 1024)
 }
 
-fn print(all: &[Measured], wakes: usize) {
+fn print(all: &[LoadResult], wakes: usize) {
     let mut table = Table::new(&[
         "clients",
         "groups",
@@ -218,7 +231,7 @@ fn print(all: &[Measured], wakes: usize) {
         "memory per client",
     ]);
     for measured in all {
-        let Measured { way, load, checks, .. } = measured;
+        let LoadResult { way, load, checks, .. } = measured;
         let at = |quantile: f64| millis(checks.value_at_quantile(quantile));
         let per_wake = format!("{:.1}", measured.per_wake);
         table.row(&[
@@ -231,23 +244,23 @@ fn print(all: &[Measured], wakes: usize) {
             at(0.99),
             millis(checks.max()),
             count(measured.idle),
-            if way.polls() { "by the clock".to_owned() } else { per_wake },
+            if way.polls() { "at intervals".to_owned() } else { per_wake },
             format!("{:.1} KiB", measured.bytes as f64 / 1024.0),
         ]);
     }
     table.print("Capacity: parked clients on one node");
-    say(&format!(
-        "\nPredicted by the Registry of Intentions. From sending a push to the answer of a parked \
-         pop of its group: the commit of the push is in it. {wakes} wakes each, with autoAck. A \
-         group is a queue with one consumer group. Memory is the growth of the server's resident \
-         memory, with the connections."
+    print_line(&format!(
+        "\nPredicted by the Registry of Intentions. Measured from sending a push to the answer of \
+         a parked pop of its group, including the commit of the push, with {wakes} wakes each \
+         and autoAck. A group is a queue with one consumer group. Memory is the growth of the \
+         resident memory of the server, including the connections."
     ));
 }
 
-fn chart(all: &[Measured]) -> Chart {
+fn chart(all: &[LoadResult]) -> Chart {
     let rows = LOADS.into_iter().filter_map(|load| {
         let of = |way: Way, predicted| {
-            let same = |one: &&Measured| {
+            let same = |one: &&LoadResult| {
                 (one.load.clients, one.load.groups) == (load.clients, load.groups)
                     && one.way.name == way.name
             };

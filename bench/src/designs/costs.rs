@@ -1,40 +1,40 @@
-//! What each way of waiting costs: while nothing happens, and for one message; on 1, 3 and 10
-//! nodes with 4 and 8 dispatchers.
+//! The costs of each way of waiting, while there are no messages and for one message, on 1, 3 and
+//! 10 nodes with 4 and 8 dispatchers.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::stage::{self, Producer, Reading, Stage};
-use super::{Part, Shape, WAYS, Way};
+use super::cluster::{self, Cluster, ClusterProducer, ClusterReading};
+use super::{ClusterShape, Part, WAYS, Way};
 use crate::plot::{Bar, Chart};
 use crate::setup::Setup;
-use crate::table::{Table, say};
-use crate::wake::WakeArgs;
+use crate::table::{Table, print_line};
+use crate::wake::WakeBenchArgs;
 
-/// A minute after its start a node applies retention, which takes five statements, and from then on
-/// once an hour. That is over when idle time begins.
+/// How long to wait until a node has applied retention for the first time. It does so a minute
+/// after its start, with five statements, and once an hour from then on.
 const FIRST_RETENTION: Duration = Duration::from_secs(65);
 
-/// What one stage cost.
-struct Cost {
-    shape: Shape,
-    idle: Option<Idle>,
-    /// Of one message, pushed elsewhere and here, on average.
+/// The costs of one cluster.
+struct WakeCost {
+    shape: ClusterShape,
+    idle: Option<IdleCost>,
+    /// The average costs of one message, pushed to another node and to the first node.
     events: Option<[PerEvent; 2]>,
 }
 
-/// Per second.
+/// The costs of an idle cluster per second.
 #[derive(Clone, Copy)]
-struct Idle {
+struct IdleCost {
     statements: f64,
     nodes: f64,
     backends: f64,
 }
 
-impl Idle {
-    fn between(from: &Reading, to: &Reading) -> Self {
+impl IdleCost {
+    fn between(from: &ClusterReading, to: &ClusterReading) -> Self {
         let seconds = (to.at - from.at).as_secs_f64();
         Self {
             statements: to.statements.since(&from.statements).total as f64 / seconds,
@@ -44,6 +44,7 @@ impl Idle {
     }
 }
 
+/// The average costs of one message.
 #[derive(Clone, Copy)]
 struct PerEvent {
     claims: f64,
@@ -51,29 +52,29 @@ struct PerEvent {
     statements: f64,
 }
 
-/// How long, how often, on how many nodes.
-struct Plan {
-    /// Time for the nodes to come to rest after their start.
+/// What is measured, and for how long.
+struct CostPlan {
+    /// How long to wait after the start of the nodes.
     settle: Duration,
-    /// The same for nodes that wait for hints and are left idle.
+    /// The same for nodes that wait for hints, if their idle costs are measured.
     rest: Duration,
-    shapes: Vec<Shape>,
+    shapes: Vec<ClusterShape>,
     idle: bool,
-    /// Of nodes that poll.
+    /// Idle time of nodes that poll.
     polling: Duration,
-    /// Of nodes that wait for hints: long enough for the sweeps that belong to it.
+    /// Idle time of nodes that wait for hints. It is long enough to include their sweeps.
     waiting: Duration,
     events: usize,
 }
 
-impl Plan {
-    fn of(args: &WakeArgs) -> Result<Self> {
+impl CostPlan {
+    fn of(args: &WakeBenchArgs) -> Result<Self> {
         let (nodes, dispatchers): (&[usize], &[usize]) =
             if args.quick { (&[1, 3], &[4]) } else { (&[1, 3, 10], &[4, 8]) };
         let settle = Duration::from_millis(if args.quick { 200 } else { 1_500 });
         let idle = Part::Idle.is_in(&args.only);
         let shape =
-            |nodes| dispatchers.iter().map(move |&dispatchers| Shape { nodes, dispatchers });
+            |nodes| dispatchers.iter().map(move |&dispatchers| ClusterShape { nodes, dispatchers });
         Ok(Self {
             settle,
             rest: if idle && !args.quick { FIRST_RETENTION } else { settle },
@@ -87,25 +88,26 @@ impl Plan {
 }
 
 /// Measures all ways.
-pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
-    let plan = Plan::of(args)?;
-    let template = stage::template(setup).await?.name;
+pub(super) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
+    let plan = CostPlan::of(args)?;
+    let template = cluster::template(setup).await?.name;
     let mut all = Vec::new();
     for way in WAYS.into_iter().filter(|way| plan.idle || !way.polls()) {
         let mut costs = Vec::new();
-        // Nodes that do nothing may do it side by side; those that poll would slow each other down.
-        let at_once = if way.is_by_the_clock() { 1 } else { plan.shapes.len() };
+        // Idle nodes can be measured at the same time. Nodes that poll would slow each other
+        // down.
+        let at_once = if way.claims_regularly() { 1 } else { plan.shapes.len() };
         for shapes in plan.shapes.chunks(at_once) {
-            let mut stages = Vec::new();
+            let mut clusters = Vec::new();
             for shape in shapes {
-                stages.push(Stage::start(setup, &template, (way, *shape)).await?);
+                clusters.push(Cluster::start(setup, &template, way, *shape).await?);
             }
-            costs.extend(measure(setup, &plan, (way, stages)).await?);
+            costs.extend(measure(setup, &plan, way, clusters).await?);
         }
         eprintln!("measured: {}", way.name);
         all.push((way, costs));
     }
-    setup.database.remove_another(&template).await?;
+    setup.database.remove_scratch(&template).await?;
     if plan.idle {
         print_idle(&plan, &all);
     }
@@ -117,59 +119,62 @@ pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
 
 async fn measure(
     setup: &Setup,
-    plan: &Plan,
-    (way, mut stages): (Way, Vec<Stage>),
-) -> Result<Vec<Cost>> {
+    plan: &CostPlan,
+    way: Way,
+    mut clusters: Vec<Cluster>,
+) -> Result<Vec<WakeCost>> {
     let database = &setup.database;
-    let (settle, window) = match way.is_by_the_clock() {
-        true => (plan.settle, plan.polling),
-        false => (plan.rest, plan.waiting),
+    let (settle, window) = if way.claims_regularly() {
+        (plan.settle, plan.polling)
+    } else {
+        (plan.rest, plan.waiting)
     };
     tokio::time::sleep(settle).await;
-    let mut idle = vec![None; stages.len()];
+    let mut idle = vec![None; clusters.len()];
     if plan.idle {
         let mut before = Vec::new();
-        for stage in &mut stages {
+        for cluster in &mut clusters {
             if way.aggressive {
-                // The minute of polling is what is to be seen, and a message starts it.
-                stage.event(database, Producer::Elsewhere).await?;
+                // The minute of polling is to be measured, and a message starts it.
+                cluster.event(database, ClusterProducer::Elsewhere).await?;
             }
-            before.push(stage.read(database).await?);
+            before.push(cluster.read(database).await?);
         }
         tokio::time::sleep(window).await;
-        for (index, stage) in stages.iter().enumerate() {
-            idle[index] = Some(Idle::between(&before[index], &stage.read(database).await?));
+        for (index, cluster) in clusters.iter().enumerate() {
+            idle[index] = Some(IdleCost::between(&before[index], &cluster.read(database).await?));
         }
     }
     let mut costs = Vec::new();
-    for (stage, idle) in stages.iter_mut().zip(idle) {
+    for (cluster, idle) in clusters.iter_mut().zip(idle) {
         let events = match plan.events {
-            // By the clock: their claims depend on the time that a message waits, on nothing else.
+            // The claims of ways that poll depend only on the time that a message waits.
             _ if way.polls() => None,
             0 => None,
             events => Some([
-                per_event(setup, stage, (Producer::Elsewhere, events)).await?,
-                per_event(setup, stage, (Producer::Here, events)).await?,
+                per_event(setup, cluster, ClusterProducer::Elsewhere, events).await?,
+                per_event(setup, cluster, ClusterProducer::Here, events).await?,
             ]),
         };
-        costs.push(Cost { shape: stage.shape, idle, events });
+        costs.push(WakeCost { shape: cluster.shape, idle, events });
     }
-    for stage in stages {
-        stage.end(database).await?;
+    for cluster in clusters {
+        cluster.end(database).await?;
     }
     Ok(costs)
 }
 
 async fn per_event(
     setup: &Setup,
-    stage: &mut Stage,
-    (producer, events): (Producer, usize),
+    cluster: &mut Cluster,
+    producer: ClusterProducer,
+    events: usize,
 ) -> Result<PerEvent> {
-    // The first one makes the queue, or its first partition, known to everybody.
-    stage.event(&setup.database, producer).await?;
+    // The first message makes the queue, or its first partition, known to all nodes.
+    cluster.event(&setup.database, producer).await?;
     let (mut claims, mut again, mut statements) = (0, 0, 0);
     for _ in 0..events {
-        let cost = stage.event(&setup.database, producer).await?;
+        let cost = cluster.event(&setup.database, producer).await?;
         claims += cost.claims;
         again += cost.again;
         statements += cost.statements;
@@ -178,23 +183,24 @@ async fn per_event(
     Ok(PerEvent { claims: each(claims), again: each(again), statements: each(statements) })
 }
 
-type All = [(Way, Vec<Cost>)];
+/// The costs of all ways of waiting.
+type All = [(Way, Vec<WakeCost>)];
 
-fn columns(plan: &Plan, first: &[&str]) -> Table {
+fn columns(plan: &CostPlan, first: &[&str]) -> Table {
     let shapes: Vec<String> = plan.shapes.iter().map(|shape| shape.text()).collect();
     let columns = first.iter().copied().chain(shapes.iter().map(String::as_str));
     Table::new(&columns.collect::<Vec<_>>())
 }
 
-fn figure(figure: f64) -> String {
-    match figure {
+fn format_number(number: f64) -> String {
+    match number {
         0.0 => "0".to_owned(),
-        figure if figure < 10.0 => format!("{figure:.2}"),
-        figure => format!("{figure:.0}"),
+        number if number < 10.0 => format!("{number:.2}"),
+        number => format!("{number:.0}"),
     }
 }
 
-fn print_idle(plan: &Plan, all: &All) {
+fn print_idle(plan: &CostPlan, all: &All) {
     let mut statements = columns(plan, &["way of waiting", "from the design", ""]);
     let mut nodes = columns(plan, &["way of waiting"]);
     let mut backends = columns(plan, &["way of waiting"]);
@@ -203,25 +209,25 @@ fn print_idle(plan: &Plan, all: &All) {
         let row = |first: [&str; 3], cells: Vec<String>| {
             [first.map(str::to_owned).to_vec(), cells].concat()
         };
-        let predicted = idle().map(|(shape, _)| figure(way.idle_predicted(shape))).collect();
+        let predicted = idle().map(|(shape, _)| format_number(way.idle_predicted(shape))).collect();
         statements.row(&row([way.name, way.design, "predicted"], predicted));
-        let measured = idle().map(|(_, idle)| figure(idle.statements)).collect();
+        let measured = idle().map(|(_, idle)| format_number(idle.statements)).collect();
         statements.row(&row(["", "", "measured"], measured));
-        let percent = |figure: f64| format!("{:.1} %", figure * 100.0);
+        let percent = |number: f64| format!("{:.1} %", number * 100.0);
         let name = || std::iter::once(way.name.to_owned());
         let of_each = idle().map(|(shape, idle)| percent(idle.nodes / shape.nodes as f64));
         nodes.row(&name().chain(of_each).collect::<Vec<_>>());
         backends
             .row(&name().chain(idle().map(|(_, idle)| percent(idle.backends))).collect::<Vec<_>>());
     }
-    statements.print("Idle: statements a second of all nodes, by nodes x dispatchers");
-    say(&format!(
-        "\nEach dispatcher is a parked pop on each of two queues. Nodes that poll were watched for \
-         {:.0} s, those that wait for hints for {:.0} s, in which each makes a safety sweep a \
-         minute. The retention that each applies a minute after its start, and then once an hour, \
-         was over before. \"compete, aggressive\" polls for a minute after every wake; it was \
-         watched in such a minute, for as long as those that poll. Queues whose times come \
-         together share a statement in grouped polling.",
+    statements.print("Idle: statements per second of all nodes, by nodes x dispatchers");
+    print_line(&format!(
+        "\nEach dispatcher is a parked pop on each of two queues. Nodes that poll were measured \
+         for {:.0} s, nodes that wait for hints for {:.0} s, in which each makes a safety sweep \
+         per minute. Each node applies retention a minute after its start and then once an hour; \
+         the measurement began after the first time. \"compete, aggressive\" polls for a minute \
+         after every wake; it was measured within such a minute, for as long as nodes that poll. \
+         In grouped polling, queues that are due at the same time share a statement.",
         plan.polling.as_secs_f64(),
         plan.waiting.as_secs_f64()
     ));
@@ -230,69 +236,68 @@ fn print_idle(plan: &Plan, all: &All) {
     print_comparison(all);
 }
 
-/// Before and after, on one node with four dispatchers.
+/// Compares all ways with short polling, on one node with four dispatchers.
 fn print_comparison(all: &All) {
-    let idle = |costs: &[Cost]| costs.first().and_then(|cost| cost.idle);
+    let idle = |costs: &[WakeCost]| costs.first().and_then(|cost| cost.idle);
     let Some(before) = all.first().and_then(|(_, costs)| idle(costs)) else { return };
     let mut table = Table::new(&[
         "way of waiting",
-        "statements a second",
+        "statements per second",
         "fewer statements",
         "processor, node and PostgreSQL",
         "less processor time",
     ]);
-    let used = |idle: Idle| idle.nodes + idle.backends;
+    let used = |idle: IdleCost| idle.nodes + idle.backends;
     for (way, costs) in all {
         let Some(idle) = idle(costs) else { continue };
         let less = |now: f64, then: f64| format!("{:.1} %", (1.0 - now / then) * 100.0);
         table.row(&[
             way.name.to_owned(),
-            figure(idle.statements),
+            format_number(idle.statements),
             less(idle.statements, before.statements),
             format!("{:.1} % of a core", used(idle) * 100.0),
             less(used(idle), used(before)),
         ]);
     }
-    table.print("Idle: beside short polling every 50 ms, one node with four dispatchers");
-    say(
+    table.print("Idle: compared with short polling every 50 ms, one node with four dispatchers");
+    print_line(
         "\nPredicted: 99 percent fewer statements (Optimized Polling); 90 percent fewer statements \
-         and 90 percent less processor time (Long Polling Behavior Plan).",
+         and 90 percent less processor time (Long Polling Behavior CostPlan).",
     );
 }
 
-fn print_events(plan: &Plan, all: &All) {
+fn print_events(plan: &CostPlan, all: &All) {
     let mut claims = columns(plan, &["way of waiting", "from the design", ""]);
     let mut statements = columns(plan, &["way of waiting"]);
     for (way, costs) in all.iter().filter(|(way, _)| !way.polls()) {
         let row = |first: [&str; 3], cells: Vec<String>| {
             [first.map(str::to_owned).to_vec(), cells].concat()
         };
-        let predicted = |cost: &Cost| {
-            way.claims_predicted(cost.shape).map_or("by the clock".to_owned(), figure)
+        let predicted = |cost: &WakeCost| {
+            way.claims_predicted(cost.shape).map_or("at intervals".to_owned(), format_number)
         };
         let cells = costs.iter().map(predicted).collect();
         claims.row(&row([way.name, way.design, "predicted"], cells));
         let of = |producer: usize, what: fn(&PerEvent) -> f64| -> Vec<String> {
             let events = costs.iter().filter_map(|cost| cost.events);
-            events.map(|events| figure(what(&events[producer]))).collect()
+            events.map(|events| format_number(what(&events[producer]))).collect()
         };
         claims.row(&row(["", "", "pushed elsewhere"], of(0, |event| event.claims)));
         claims.row(&row(["", "", "pushed to the first node"], of(1, |event| event.claims)));
         if !way.aggressive {
             let again = of(0, |event| event.again);
-            claims.row(&row(["", "", "pushed elsewhere: second looks in it"], again));
+            claims.row(&row(["", "", "pushed elsewhere: repeated claims among them"], again));
             let name = vec![way.name.to_owned()];
             statements.row(&[name, of(0, |event| event.statements)].concat());
         }
     }
     claims.print("Events: claims of all nodes for one message, by nodes x dispatchers");
-    say(&format!(
+    print_line(&format!(
         "\nMeans of {} messages to one queue, on which the dispatchers of each node wait, pushed \
-         to a node on which nobody waits, and to the first node. A claim that meets a row that \
-         another node holds looks a second time, because that claim may come to nothing. \
-         \"compete, aggressive\" also polls by the clock meanwhile, until the message was \
-         received. \
-         Claims of ways that poll depend on how long a message waits, and on nothing else.",
+         to a node without waiters, and to the first node. A claim that meets a row that another \
+         node has locked is repeated, because the other claim may fail. \"compete, aggressive\" \
+         also polls meanwhile, until the message is received. Claims of ways that poll depend \
+         only on how long a message waits.",
         plan.events
     ));
     statements.print(
@@ -300,10 +305,10 @@ fn print_events(plan: &Plan, all: &All) {
     );
 }
 
-/// Charts of the nodes with four dispatchers.
+/// Writes charts of the clusters with four dispatchers per node.
 fn write_charts(folder: &Path, all: &All) -> Result<()> {
-    let chart = |title: &str, unit, bar: &dyn Fn(&Way, &Cost) -> Option<Bar>| {
-        let few = |cost: &&Cost| cost.shape.dispatchers == 4;
+    let chart = |title: &str, unit, bar: &dyn Fn(&Way, &WakeCost) -> Option<Bar>| {
+        let few = |cost: &&WakeCost| cost.shape.dispatchers == 4;
         let rows = all.iter().filter_map(|(way, costs)| {
             let bars: Option<Vec<Bar>> =
                 costs.iter().filter(few).map(|cost| bar(way, cost)).collect();
@@ -318,8 +323,8 @@ fn write_charts(folder: &Path, all: &All) -> Result<()> {
         Chart { title: title.to_owned(), unit, floor: 0.01, series: series.collect(), rows }
     };
     let idle = chart(
-        "Idle: statements a second of all nodes, four dispatchers on each of two queues",
-        "statements a second",
+        "Idle: statements per second of all nodes, four dispatchers on each of two queues",
+        "statements per second",
         &|way, cost| {
             let predicted = Some(way.idle_predicted(cost.shape));
             Some(Bar { measured: cost.idle?.statements, up_to: None, predicted })

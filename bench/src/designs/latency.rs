@@ -1,11 +1,11 @@
-//! How soon those who wait learn of work that another process commits: a parked pop, a dispatcher
-//! of workflows, a sender of webhooks.
+//! How soon waiters receive work that another process commits: a parked pop, a dispatcher of
+//! workflows and a sender of webhooks.
 //!
 //! # Invariants
-//! * Work comes at any moment of an interval, and after so long a quiet time that a pace that
-//!   adapts has become slow.
-//! * Ways that poll are measured side by side: they take milliseconds of each second. Those that
-//!   wait for hints are measured before, one after the other.
+//! * Work is committed at arbitrary points of a polling interval, and after an idle time in which
+//!   adaptive polling has slowed down.
+//! * Ways that poll are measured at the same time, because they need only milliseconds of each
+//!   second. Ways that wait for hints are measured before, one after the other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use wakeline::{
 };
 
 use super::{WAYS, Way};
-use crate::client::Connection;
+use crate::client::BenchConnection;
+use crate::hook::server::{Sink, WebhookServer, create_message_request, subscribe};
 use crate::hook::sink::machine_us;
-use crate::hook::stage::{Place, Sink, creation, subscribe};
-use crate::node::{Node, StoreAt};
+use crate::node::{BenchStore, Node};
 use crate::plot::{Bar, Chart};
 use crate::setup::Setup;
-use crate::table::{Table, latencies, micros, millis, say};
-use crate::wake::{WakeArgs, parked};
+use crate::table::{Table, latencies, micros, millis, print_line};
+use crate::wake::{WakeBenchArgs, parked};
 use crate::wire;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Quiet time before work comes, where nothing needs more.
+const SAMPLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Idle time before work is committed, unless a way needs more.
 const QUIET: Duration = Duration::from_millis(20);
-/// Samples of each side that are not counted.
+/// Number of first samples of each side that are not counted.
 const WARM_UP: usize = 2;
 
-/// Who waits.
+/// The kind of waiter.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Queue,
@@ -48,27 +48,30 @@ enum Kind {
 const KINDS: [Kind; 3] = [Kind::Queue, Kind::Workflow, Kind::Webhook];
 
 /// Measures all ways.
-pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
-    // With one waiter it makes no difference who is grouped with whom.
-    let apart = |way: &Way| match way.mode {
+pub(super) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
+    // With one waiter, grouped and separate polling are equal.
+    let polls_separately = |way: &Way| match way.mode {
         WakeMode::Poll(poll) => {
             poll.interval.as_millis() == 100 && poll.grouping == PollGrouping::Waiter
         }
         _ => false,
     };
-    let mut ways: Vec<(Way, Vec<Histogram<u64>>)> =
-        WAYS.into_iter().filter(|way| !apart(way)).map(|way| (way, Vec::new())).collect();
+    let mut ways: Vec<(Way, Vec<Histogram<u64>>)> = WAYS
+        .into_iter()
+        .filter(|way| !polls_separately(way))
+        .map(|way| (way, Vec::new()))
+        .collect();
     let sink = Sink::start().await?;
     for (way, measured) in ways.iter_mut().filter(|(way, _)| !way.polls()) {
         for kind in KINDS {
-            let side = Side::make(setup, (*way, kind), args.detections)?;
+            let side = LatencySide::create(setup, *way, kind, args.latency_samples)?;
             measured.push(side.measure(sink.join().await?).await?);
         }
     }
     let mut polling = JoinSet::new();
     for (index, (way, _)) in ways.iter().enumerate().filter(|(_, (way, _))| way.polls()) {
         for (place, kind) in KINDS.into_iter().enumerate() {
-            let side = Side::make(setup, (*way, kind), args.detections.div_ceil(2))?;
+            let side = LatencySide::create(setup, *way, kind, args.latency_samples.div_ceil(2))?;
             let sink = sink.join().await?;
             polling.spawn(async move { (index, place, side.measure(sink).await) });
         }
@@ -82,26 +85,26 @@ pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     for (index, _, measured) in done {
         ways[index].1.push(measured);
     }
-    print(&ways, args.detections);
+    print(&ways, args.latency_samples);
     args.plots.as_deref().map_or(Ok(()), |folder| chart(&ways).write(folder, "wake-latency.svg"))
 }
 
-/// One way and kind, with all that its measurement needs.
-struct Side {
+/// A way of waiting and a kind of waiter, with everything that the measurement needs.
+struct LatencySide {
     way: Way,
     kind: Kind,
     url: String,
     schema: String,
     server: PathBuf,
-    place: Place,
+    place: WebhookServer,
     samples: usize,
 }
 
-impl Side {
-    fn make(setup: &Setup, (way, kind): (Way, Kind), samples: usize) -> Result<Self> {
+impl LatencySide {
+    fn create(setup: &Setup, way: Way, kind: Kind, samples: usize) -> Result<Self> {
         let schema = format!("seen_{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
         let store = setup.postgres(&schema);
-        let place = Place::make(setup, store, &schema)?;
+        let place = WebhookServer::create(setup, store, &schema)?;
         let (url, server) = (setup.database.url().to_owned(), setup.server.clone());
         Ok(Self { way, kind, url, schema, server, place, samples })
     }
@@ -115,35 +118,35 @@ impl Side {
     }
 
     fn serve(&self, flags: &[String]) -> Result<Node> {
-        let store = StoreAt::Postgres { url: self.url.clone(), schema: self.schema.clone() };
+        let store = BenchStore::Postgres { url: self.url.clone(), schema: self.schema.clone() };
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--hook-slots=0"]).collect();
         Node::serve(&self.server, &store, &flags)
     }
 
-    /// Waits for some moment of an interval.
-    async fn be_quiet(&self, sample: usize) {
+    /// Waits for an arbitrary point of a polling interval.
+    async fn stay_idle(&self, sample: usize) {
         let (least, interval) = match self.way.mode {
             WakeMode::Poll(poll) if poll.adaptive => (poll.interval * 16, poll.interval * 5),
             WakeMode::Poll(poll) => (QUIET, poll.interval),
             _ => (QUIET, QUIET),
         };
-        // Evenly spread, in an order without a rhythm.
+        // Steps of the golden ratio are evenly spread and do not follow the interval.
         let part = (sample as f64 * 0.618_034).fract();
         tokio::time::sleep(least + interval.mul_f64(part)).await;
     }
 
-    /// From the push's answer to that of a parked pop.
+    /// Measures from the answer to a push to the answer of a parked pop.
     async fn queue(&self) -> Result<Histogram<u64>> {
         let (waiting, other) = (self.serve(&self.way.flags())?, self.serve(&[])?);
-        let mut popper = Connection::open(waiting.address()).await?;
-        let mut watcher = Connection::open(waiting.address()).await?;
-        let mut pusher = Connection::open(other.address()).await?;
+        let mut popper = BenchConnection::open(waiting.address()).await?;
+        let mut watcher = BenchConnection::open(waiting.address()).await?;
+        let mut pusher = BenchConnection::open(other.address()).await?;
         let (push, pop) = (wire::push("seen", 0, 1), wire::pop_waiting("seen"));
         let mut seen = latencies();
         for sample in 0..self.samples + WARM_UP {
             popper.send(&pop).await?;
             parked(&mut watcher, 1).await?;
-            self.be_quiet(sample).await;
+            self.stay_idle(sample).await;
             pusher.send(&push).await?;
             let pushed = async {
                 pusher.receive().await?.expect(201)?;
@@ -151,14 +154,17 @@ impl Side {
             };
             let popped = async {
                 let answer = popper.receive().await?;
-                let had = Instant::now();
-                Ok::<_, anyhow::Error>((had, wire::Popped::parse(answer.expect(200)?)?.ack()))
+                let received_at = Instant::now();
+                Ok::<_, anyhow::Error>((
+                    received_at,
+                    wire::Popped::parse(answer.expect(200)?)?.ack(),
+                ))
             };
             let both = async { tokio::join!(pushed, popped) };
-            let (pushed, popped) = tokio::time::timeout(PATIENCE, both).await?;
-            let ((had, ack), pushed) = (popped?, pushed?);
+            let (pushed, popped) = tokio::time::timeout(SAMPLE_TIMEOUT, both).await?;
+            let ((received_at, ack), pushed) = (popped?, pushed?);
             if sample >= WARM_UP {
-                seen.saturating_record(micros(had.saturating_duration_since(pushed)));
+                seen.saturating_record(micros(received_at.saturating_duration_since(pushed)));
             }
             let acked = popper.call(&ack).await?;
             ensure!(wire::all_acked(acked.expect(200)?), "an ack was refused");
@@ -166,7 +172,7 @@ impl Side {
         Ok(seen)
     }
 
-    /// From the answer to a start to the first line of the workflow's code.
+    /// Measures from the answer to a start to the first line of the workflow code.
     async fn workflow(&self) -> Result<Histogram<u64>> {
         let schema = Some(self.schema.as_str());
         let waiting = PostgresProvider::new_with_schema(&self.url, schema).await?;
@@ -186,21 +192,21 @@ impl Side {
         let client = Client::new(Arc::new(other));
         let mut seen = latencies();
         for sample in 0..self.samples + WARM_UP {
-            self.be_quiet(sample).await;
+            self.stay_idle(sample).await;
             let instance = format!("seen-{sample}");
             client.start(&instance, "seen", &()).await?;
             let started = Instant::now();
             let first = async {
                 loop {
-                    // Code may run more than once.
-                    let (of, at) = begun.recv().await.context("no code is left")?;
+                    // The code may run more than once.
+                    let (of, at) = begun.recv().await.context("the workflow code is gone")?;
                     if of == instance {
                         return Ok::<_, anyhow::Error>(at);
                     }
                 }
             };
-            let first = tokio::time::timeout(PATIENCE, first).await;
-            let began = first.context("a workflow was not begun")??;
+            let first = tokio::time::timeout(SAMPLE_TIMEOUT, first).await;
+            let began = first.context("a workflow was not started")??;
             if sample >= WARM_UP {
                 seen.saturating_record(micros(began.saturating_duration_since(started)));
             }
@@ -209,18 +215,18 @@ impl Side {
         Ok(seen)
     }
 
-    /// From the answer to a creation to the whole request at the receiver.
+    /// Measures from the answer to a creation to the complete request at the receiver.
     async fn webhook(&self, mut sink: Sink) -> Result<Histogram<u64>> {
         let flags = [self.way.flags(), vec!["--hook-poll-workers=1".to_owned()]].concat();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let (_waiting, other) = (self.place.start(&flags)?, self.place.start(&["--hook-slots=0"])?);
         subscribe(&other, "seen", &sink.urls(&self.schema, 1)).await?;
-        let mut creator = Connection::open(other.address()).await?;
+        let mut creator = BenchConnection::open(other.address()).await?;
         let mut seen = latencies();
         for sample in 0..self.samples + WARM_UP {
-            self.be_quiet(sample).await;
+            self.stay_idle(sample).await;
             let sent = machine_us();
-            creator.call(&creation("seen")).await?.expect(202)?;
+            creator.call(&create_message_request("seen")).await?.expect(202)?;
             let created = machine_us();
             let under_way = async {
                 loop {
@@ -230,7 +236,7 @@ impl Side {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
             };
-            let under_way = tokio::time::timeout(PATIENCE, under_way).await;
+            let under_way = tokio::time::timeout(SAMPLE_TIMEOUT, under_way).await;
             let under_way = under_way.context("a webhook was not sent")??;
             if sample >= WARM_UP {
                 seen.saturating_record((sent + under_way).saturating_sub(created));
@@ -262,12 +268,13 @@ fn print(ways: &[(Way, Vec<Histogram<u64>>)], samples: usize) {
         }
         table.row(&row);
     }
-    table.print("Latency: from a commit on another node to the one who waits for it");
-    say(&format!(
-        "\nFrom the answer to a push, a start or a creation to the answer of a parked pop, to the \
-         first line of the workflow's code, and to the whole request at the receiver of the \
-         webhook; 0 if that answer comes later. So claiming, and signing and sending, are in it. \
-         {samples} samples of each, {} of ways that poll, at even moments of their intervals.",
+    table.print("Latency: from a commit on another node to the waiter");
+    print_line(&format!(
+        "\nMeasured from the answer to a push, a start or a creation to the answer of a parked \
+         pop, the first line of the workflow code, or the complete request at the receiver of the \
+         webhook; 0 if that answer is received later. This includes claiming, signing and \
+         sending. {samples} samples of each, {} of ways that poll, evenly spread over their \
+         intervals.",
         samples.div_ceil(2)
     ));
 }
@@ -286,8 +293,7 @@ fn chart(ways: &[(Way, Vec<Histogram<u64>>)]) -> Chart {
         (way.name.to_owned(), measured.iter().map(bar).collect())
     });
     Chart {
-        title: "From a commit on another node to the one who waits: p50, and a line up to p99"
-            .to_owned(),
+        title: "From a commit on another node to the waiter: p50, and a line up to p99".to_owned(),
         unit: "milliseconds",
         floor: 0.1,
         series: ["parked pop", "workflow", "webhook"].map(str::to_owned).to_vec(),

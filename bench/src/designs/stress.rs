@@ -1,19 +1,19 @@
-//! The designs' own stress set-up: 20 workflows at once for 30 s, each with five activities of
-//! 10 ms, four dispatchers of each kind.
+//! The stress test of the designs: 20 workflows at a time for 30 s, each with five activities of 10
+//! ms, and four dispatchers of each kind.
 
 use anyhow::{Context, Result};
 use tokio::process::Command;
 
-use crate::flow::{Job, Outcome, SLOW, STRESS_CLIENTS, outcome_of, quantile};
-use crate::node::StoreAt;
+use crate::flow::{DriveOutcome, Job, SLOW, STRESS_CLIENTS, outcome_of, quantile};
+use crate::node::BenchStore;
 use crate::setup::Setup;
-use crate::table::{Table, count, met, millis, say};
-use crate::wake::WakeArgs;
+use crate::table::{Table, count, met, millis, print_line};
+use crate::wake::WakeBenchArgs;
 
 const MODES: [&str; 4] = ["fused", "compete", "broadcast", "poll"];
 
-/// Runs it in all modes on PostgreSQL, and in the default one on SQLite.
-pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
+/// Runs the test in all modes on PostgreSQL, and in the default mode on SQLite.
+pub(super) async fn run(setup: &Setup, args: &WakeBenchArgs) -> Result<()> {
     let mut rows = Vec::new();
     for mode in MODES {
         let store = setup.postgres(&format!("stress_{mode}"));
@@ -25,8 +25,8 @@ pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Each is a process of its own, as in the flow benchmark.
-async fn side(store: &StoreAt, mode: &str, seconds: f64) -> Result<Outcome> {
+/// Runs one test in a separate process, as in the flow benchmark.
+async fn side(store: &BenchStore, mode: &str, seconds: f64) -> Result<DriveOutcome> {
     let job = Job::Stress { plan: SLOW, clients: STRESS_CLIENTS, seconds };
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     command.arg("flow-side").args(store.arguments()).arg(format!("--wake-mode={mode}"));
@@ -34,7 +34,7 @@ async fn side(store: &StoreAt, mode: &str, seconds: f64) -> Result<Outcome> {
     outcome_of(command).await
 }
 
-fn print(rows: &[(&str, &str, Outcome)], seconds: f64) {
+fn print(rows: &[(&str, &str, DriveOutcome)], seconds: f64) {
     let mut table = Table::new(&[
         "wake mode",
         "store",
@@ -60,9 +60,11 @@ fn print(rows: &[(&str, &str, Outcome)], seconds: f64) {
         ]);
     }
     table.print(&format!(
-        "Stress: {STRESS_CLIENTS} workflows at once for {seconds} s, five activities of 10 ms"
+        "Stress: {STRESS_CLIENTS} workflows at a time for {seconds} s, five activities of 10 ms"
     ));
-    say("\nThe set-up of Optimized Polling, with four dispatchers of workflows and four of \
-         activities, which can do 80 a second at most. Times are from a start to the client's \
-         answer. In poll mode each step waits for the next claim.");
+    print_line(
+        "\nThe set-up of Optimized Polling, with four dispatchers of workflows and four of \
+         activities, which can do 80 workflows per second at most. Times are measured from a start \
+         to the answer to the client. In poll mode each step waits for the next claim.",
+    );
 }

@@ -1,4 +1,4 @@
-//! Our side of the flow benchmark: a process of its own, like those of the peers.
+//! The Wakeline side of the flow benchmark. It runs in a separate process, like the peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +11,34 @@ use wakeline::{
     Runtime, RuntimeOptions, SqliteProvider, WakeMode, try_join_all,
 };
 
-use super::drive::{CONCURRENCY, Driver, Ends, Engine, Job, ORCHESTRATION, PATIENCE, Plan};
-use crate::table::say;
+use super::drive::{
+    CONCURRENCY, Ends, Engine, FlowDriver, Job, ORCHESTRATION, ORCHESTRATION_TIMEOUT, Plan,
+};
+use crate::table::print_line;
 
-/// Settings of our side.
+/// Settings of the Wakeline side.
 #[derive(Args)]
 pub(crate) struct SideArgs {
     /// postgres://USER@HOST/DATABASE or sqlite:PATH
     #[arg(long)]
     store: String,
-    /// The schema
+    /// Schema on PostgreSQL
     #[arg(long)]
     schema: Option<String>,
-    /// Turns, and activities, that are fetched ahead; by default as it is in a runtime
+    /// Number of turns and of activities to prefetch [default: that of the runtime]
     #[arg(long)]
     prefetch: Option<usize>,
-    /// How dispatchers are woken; by default as it is in a runtime
+    /// How dispatchers are woken [default: that of the runtime]
     #[arg(long)]
     wake_mode: Option<WakeMode>,
     /// What to measure, as JSON
     job: String,
 }
 
-/// Does a job and prints what was found as one line of JSON.
+/// Runs a job, and prints its result as one line of JSON.
 pub(crate) fn run(args: &SideArgs) -> Result<()> {
     let job = serde_json::from_str(&args.job).context("no job")?;
-    // As the peers' program: one thread per core.
+    // One thread per core, as in the program for the peers.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(measure(args, job))
 }
@@ -48,9 +50,9 @@ async fn measure(args: &SideArgs, job: Job) -> Result<()> {
         None => Arc::new(PostgresProvider::new_with_schema(&args.store, schema).await?),
     };
     let ends = Ends::default();
-    let told = ends.clone();
+    let reporter = ends.clone();
     let registry = Registry::builder()
-        .orchestration(ORCHESTRATION, move |ctx, plan| fan_out(ctx, plan, told.clone()))
+        .orchestration(ORCHESTRATION, move |ctx, plan| fan_out(ctx, plan, reporter.clone()))
         .activity("step", step)
         .build()?;
     let options = RuntimeOptions {
@@ -62,8 +64,8 @@ async fn measure(args: &SideArgs, job: Job) -> Result<()> {
     };
     let runtime = Runtime::start_with_options(provider, registry, options).await?;
     let engine = Ours { client: runtime.client() };
-    let outcome = Driver::new(engine, ends).run(job).await?;
-    say(&serde_json::to_string(&outcome)?);
+    let outcome = FlowDriver::new(engine, ends).run(job).await?;
+    print_line(&serde_json::to_string(&outcome)?);
     runtime.shutdown(Duration::from_secs(2)).await;
     Ok(())
 }
@@ -80,7 +82,7 @@ impl Engine for Ours {
     }
 
     async fn answer(&self, instance: String) -> Result<()> {
-        let _: u32 = self.client.wait(&instance, PATIENCE).await?;
+        let _: u32 = self.client.wait(&instance, ORCHESTRATION_TIMEOUT).await?;
         Ok(())
     }
 }
@@ -95,6 +97,6 @@ async fn step(_: ActivityContext, delay_ms: u64) -> Result<u64, FlowError> {
 async fn fan_out(ctx: OrchestrationContext, plan: Plan, ends: Ends) -> Result<usize, FlowError> {
     let steps = (0..plan.activities).map(|_| ctx.call(step, plan.delay_ms));
     let done = try_join_all(steps).await?;
-    ends.tell(ctx.instance().as_str());
+    ends.report(ctx.instance().as_str());
     Ok(done.len())
 }

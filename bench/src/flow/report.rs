@@ -2,39 +2,40 @@
 
 use super::serial::{ACTIVITIES, EVENTS, Serial};
 use super::side::SideName;
-use super::{Cost, FIVE, FlowArgs, ONE, Outcome, Plan, STRESS_CLIENTS};
+use super::{DriveOutcome, FIVE, FlowArgs, FlowCost, ONE, Plan, STRESS_CLIENTS};
 use crate::peers::{ABSURD_STEPS, LABEL};
 use crate::table::{Table, count, median, met, met_in_rounds, millis};
 
-/// The design's limit from a start to its completion on an idle system, in microseconds.
+/// Limit of the design for the time from a start to its completion on an idle system, in
+/// microseconds.
 const P50_TARGET: u64 = 6_000;
-/// The design's limit for one activity.
+/// Limit of the design for the commits of an orchestration with one activity.
 const COMMITS_TARGET: f64 = 4.0;
-/// How many times the peers' rate is the target, with five activities.
+/// The target with five activities, as a multiple of the rate of the peers.
 const TIMES_TARGET: f64 = 10.0;
 
-/// How many times Absurd's rate is the target, with one activity.
+/// The target with one activity, as a multiple of the rate of Absurd.
 const ABSURD_TIMES: f64 = 5.0;
 
-/// What was measured of all sides.
+/// The results of all sides.
 #[derive(Default)]
-pub(super) struct Report {
-    /// Rates, in the order of the rounds.
-    pub(super) rates: Vec<(SideName, Plan, Outcome)>,
-    /// Latencies one at a time.
-    pub(super) latencies: Vec<(SideName, Outcome)>,
+pub(super) struct FlowReport {
+    /// Rates by side and plan, in the order of the rounds.
+    pub(super) rates: Vec<(SideName, Plan, DriveOutcome)>,
+    /// Latencies of single orchestrations.
+    pub(super) latencies: Vec<(SideName, DriveOutcome)>,
     /// Costs in PostgreSQL.
-    pub(super) costs: Vec<(SideName, Cost)>,
-    /// The stress set-up.
-    pub(super) stress: Vec<(SideName, Outcome)>,
+    pub(super) costs: Vec<(SideName, FlowCost)>,
+    /// Results of the stress test.
+    pub(super) stress: Vec<(SideName, DriveOutcome)>,
     /// Serial activities, round by round.
     pub(super) serial: Vec<(SideName, Vec<Serial>)>,
 }
 
-impl Report {
+impl FlowReport {
     /// Prints all tables.
     pub(super) fn print(&self, args: &FlowArgs) {
-        self.print_rates(args.under_way.max(1));
+        self.print_rates(args.concurrent.max(1));
         self.print_latencies();
         self.print_costs();
         self.print_stress(args.stress_seconds);
@@ -42,59 +43,59 @@ impl Report {
         self.print_targets();
     }
 
-    fn rounds(&self, name: SideName, plan: Plan) -> Vec<&Outcome> {
-        let of = |(side, what, _): &&(SideName, Plan, Outcome)| *side == name && *what == plan;
+    fn rounds(&self, name: SideName, plan: Plan) -> Vec<&DriveOutcome> {
+        let of = |(side, what, _): &&(SideName, Plan, DriveOutcome)| *side == name && *what == plan;
         self.rates.iter().filter(of).map(|(_, _, outcome)| outcome).collect()
     }
 
-    fn figures(&self, name: SideName, plan: Plan) -> Vec<f64> {
+    fn values(&self, name: SideName, plan: Plan) -> Vec<f64> {
         self.rounds(name, plan).iter().map(|outcome| outcome.rate()).collect()
     }
 
-    /// The rate of one of ours to that of a side, round by round.
+    /// The ratio of the rate of one side to that of another, for each round.
     fn ratios(&self, own: SideName, other: SideName, plan: Plan) -> Vec<f64> {
-        let (own, other) = (self.figures(own, plan), self.figures(other, plan));
+        let (own, other) = (self.values(own, plan), self.values(other, plan));
         own.into_iter().zip(other).map(|(own, other)| own / other).collect()
     }
 
-    fn print_rates(&self, under_way: usize) {
+    fn print_rates(&self, concurrent: usize) {
         let mut table = Table::new(&[
             "side",
             "activities",
             "orchestrations/s",
             "each round",
             "failed",
-            "ours on PostgreSQL to it",
+            "ratio of wakeline, PostgreSQL, to it",
             "each round",
         ]);
         for plan in [ONE, FIVE] {
             for name in SideName::ALL {
-                let figures = self.figures(name, plan);
+                let values = self.values(name, plan);
                 let ratios = self.ratios(SideName::Postgres, name, plan);
                 let failed: u64 = self.rounds(name, plan).iter().map(|round| round.failed).sum();
                 table.row(&[
                     name.text().to_owned(),
                     plan.activities.to_string(),
-                    count(median(figures.clone())),
-                    each(&figures, count),
+                    count(median(values.clone())),
+                    each(&values, count),
                     failed.to_string(),
                     format!("{:.1}x", median(ratios.clone())),
                     each(&ratios, |ratio| format!("{ratio:.1}")),
                 ]);
             }
         }
-        table.print(&format!("Orchestrations a second, {under_way} under way"));
+        table.print(&format!("Orchestrations per second, {concurrent} at a time"));
     }
 
     fn print_latencies(&self) {
         let mut table = Table::new(&[
             "side",
             "samples",
-            "to the client's answer: p50",
+            "to the answer to the client: p50",
             "p99",
             "to the end of the code: p50",
             "p99",
-            "p50 to ours on PostgreSQL",
+            "p50, ratio to wakeline, PostgreSQL",
         ]);
         let own = find(&self.latencies, SideName::Postgres);
         let own = own.map_or(0, |outcome| at(&outcome.answered_us, 0.5));
@@ -109,7 +110,9 @@ impl Report {
                 format!("{:.1}x", at(&outcome.answered_us, 0.5) as f64 / own as f64),
             ]);
         }
-        table.print("From start to complete: one activity, one at a time, idle system");
+        table.print(
+            "From start to completion: one activity, one orchestration at a time, idle system",
+        );
     }
 
     fn print_costs(&self) {
@@ -121,7 +124,9 @@ impl Report {
                 format!("{:.2}", cost.statements),
             ]);
         }
-        table.print("What a one-activity orchestration costs PostgreSQL, no client waiting");
+        table.print(
+            "Costs in PostgreSQL of an orchestration with one activity, without a waiting client",
+        );
     }
 
     fn print_stress(&self, seconds: f64) {
@@ -133,9 +138,9 @@ impl Report {
             "activities/s",
             "p50",
             "p99",
-            "ours on PostgreSQL to it",
+            "ratio of wakeline, PostgreSQL, to it",
         ]);
-        let own = find(&self.stress, SideName::Postgres).map_or(f64::NAN, Outcome::rate);
+        let own = find(&self.stress, SideName::Postgres).map_or(f64::NAN, DriveOutcome::rate);
         for (name, outcome) in &self.stress {
             table.row(&[
                 name.text().to_owned(),
@@ -149,7 +154,8 @@ impl Report {
             ]);
         }
         table.print(&format!(
-            "Stress: {STRESS_CLIENTS} at once for {seconds} s, five activities of 10 ms"
+            "Stress: {STRESS_CLIENTS} orchestrations at a time for {seconds} s, five activities of \
+             10 ms"
         ));
     }
 
@@ -173,12 +179,12 @@ impl Report {
     }
 
     fn print_targets(&self) {
-        let mut table = Table::new(&["what", "figure", "target", ""]);
+        let mut table = Table::new(&["what", "measured", "target", "result"]);
         for name in [SideName::Postgres, SideName::Sqlite] {
             let Some(outcome) = find(&self.latencies, name) else { continue };
             let p50 = at(&outcome.answered_us, 0.5);
             table.row(&[
-                format!("{}: start to complete, idle, p50", name.text()),
+                format!("{}: start to completion, idle, p50", name.text()),
                 millis(p50),
                 format!("below {}", millis(P50_TARGET)),
                 met(p50 < P50_TARGET),
@@ -188,7 +194,7 @@ impl Report {
         for peer in SideName::PEERS {
             let ratios = self.ratios(own, peer, FIVE);
             table.row(&[
-                format!("{}: five activities, to {}", own.text(), peer.text()),
+                format!("{}: five activities, ratio to {}", own.text(), peer.text()),
                 format!("{:.1}x", median(ratios.clone())),
                 format!("{TIMES_TARGET:.0}x"),
                 met_in_rounds(&ratios, |ratio| ratio >= TIMES_TARGET),
@@ -199,14 +205,15 @@ impl Report {
                 "commits of a one-activity orchestration".to_owned(),
                 format!("{:.2}", cost.commits),
                 format!("at most {COMMITS_TARGET:.0}"),
-                // Counted over many of them: the statistics of the server itself are in it.
+                // The count over many orchestrations includes the commits for the statistics of the
+                // server.
                 met(cost.commits < COMMITS_TARGET + 0.1),
             ]);
         }
-        let rates = self.figures(own, ONE);
-        let absurd = format!("Absurd's one step at {ABSURD_STEPS:.0}/s ({LABEL})");
+        let rates = self.values(own, ONE);
+        let absurd = format!("Absurd with one step at {ABSURD_STEPS:.0}/s ({LABEL})");
         table.row(&[
-            format!("{}: one activity, to {absurd}", own.text()),
+            format!("{}: one activity, ratio to {absurd}", own.text()),
             format!("{:.1}x", median(rates.clone()) / ABSURD_STEPS),
             format!("{ABSURD_TIMES:.0}x"),
             met_in_rounds(&rates, |rate| rate >= ABSURD_TIMES * ABSURD_STEPS),
@@ -222,22 +229,22 @@ impl Report {
                 met(outcome.failed == 0 && outcome.completed > 0),
             ]);
         }
-        table.print("Distance to the targets");
+        table.print("Comparison with the targets");
     }
 }
 
-fn find<T>(figures: &[(SideName, T)], name: SideName) -> Option<&T> {
-    figures.iter().find(|(side, _)| *side == name).map(|(_, figure)| figure)
+fn find<T>(values: &[(SideName, T)], name: SideName) -> Option<&T> {
+    values.iter().find(|(side, _)| *side == name).map(|(_, value)| value)
 }
 
-fn each(figures: &[f64], text: impl Fn(f64) -> String) -> String {
-    figures.iter().map(|figure| text(*figure)).collect::<Vec<_>>().join(" ")
+fn each(values: &[f64], text: impl Fn(f64) -> String) -> String {
+    values.iter().map(|value| text(*value)).collect::<Vec<_>>().join(" ")
 }
 
-/// A quantile of figures that are in order; 0 if there are none.
-pub(crate) fn at(figures: &[u64], quantile: f64) -> u64 {
-    let place = (figures.len() as f64 * quantile) as usize;
-    figures.get(place.min(figures.len().saturating_sub(1))).copied().unwrap_or(0)
+/// Returns a quantile of sorted values, or 0 if there are none.
+pub(crate) fn at(values: &[u64], quantile: f64) -> u64 {
+    let index = (values.len() as f64 * quantile) as usize;
+    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -245,16 +252,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_one_of_the_figures() {
-        let figures: Vec<u64> = (1..=100).collect();
-        assert_eq!((at(&figures, 0.5), at(&figures, 0.99), at(&figures, 1.0)), (51, 100, 100));
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<u64> = (1..=100).collect();
+        assert_eq!((at(&values, 0.5), at(&values, 0.99), at(&values, 1.0)), (51, 100, 100));
         assert_eq!(at(&[], 0.5), 0);
     }
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let outcome = |completed| Outcome { completed, seconds: 1.0, ..Outcome::default() };
-        let report = Report {
+        let outcome =
+            |completed| DriveOutcome { completed, seconds: 1.0, ..DriveOutcome::default() };
+        let report = FlowReport {
             rates: vec![
                 (SideName::Postgres, FIVE, outcome(100)),
                 (SideName::Pg, FIVE, outcome(10)),
@@ -262,7 +270,7 @@ mod tests {
                 (SideName::Postgres, FIVE, outcome(400)),
                 (SideName::Postgres, ONE, outcome(7)),
             ],
-            ..Report::default()
+            ..FlowReport::default()
         };
         assert_eq!(report.ratios(SideName::Postgres, SideName::Pg, FIVE), [10.0, 20.0]);
     }

@@ -1,5 +1,5 @@
-//! Serial activities of an instance with a long history, beside those of a fresh one: what a turn
-//! costs must not depend on what happened before.
+//! Compares serial activities of an instance with a long history and of a new one: the cost of a
+//! turn must not depend on the length of the history.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use wakeline::{
 
 use super::SideName;
 
-/// Events that the long history has.
+/// Number of events in the long history.
 pub(super) const EVENTS: u32 = 100_000;
-/// Activities that are timed.
+/// Number of activities that are measured.
 pub(super) const ACTIVITIES: u32 = 300;
-/// Events of one turn while the history is made.
+/// Events of each turn that builds the history.
 const EVENTS_PER_TURN: u32 = 1_000;
 /// An instance that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(300);
+const INSTANCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the activities took in one round, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub(super) struct Serial {
     pub(super) after_events: f64,
 }
 
-/// Measures our sides, fresh and long in turn.
+/// Measures both stores, with a new and a long history in turn.
 pub(super) async fn measure(
     url: &str,
     file: &Path,
@@ -46,8 +46,8 @@ pub(super) async fn measure(
 }
 
 async fn on(provider: Arc<dyn Provider>, rounds: usize) -> Result<Vec<Serial>> {
-    let (spans, mut told) = mpsc::unbounded_channel();
-    let serial = move |ctx, events| serial(ctx, events, spans.clone());
+    let (report, mut durations) = mpsc::unbounded_channel();
+    let serial = move |ctx, events| serial(ctx, events, report.clone());
     let registry = Registry::builder().orchestration("serial", serial).activity("step", step);
     let runtime = Runtime::start(provider, registry.build()?).await?;
     let client = runtime.client();
@@ -57,8 +57,8 @@ async fn on(provider: Arc<dyn Provider>, rounds: usize) -> Result<Vec<Serial>> {
         for (index, events) in [0, EVENTS].into_iter().enumerate() {
             let instance = format!("serial-{}-{round}-{events}", std::process::id());
             client.start(&instance, "serial", &events).await?;
-            let () = client.wait(&instance, PATIENCE).await?;
-            took[index] = told.recv().await.context("nobody tells the time")?;
+            let () = client.wait(&instance, INSTANCE_TIMEOUT).await?;
+            took[index] = durations.recv().await.context("the duration was not reported")?;
             client.delete(&instance, false).await?;
         }
         measured.push(Serial { fresh: took[0], after_events: took[1] });
@@ -71,12 +71,12 @@ async fn step(_: ActivityContext, (): ()) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Tells how long its activities took. The instance stays in memory, so the code runs once, and
-/// its clock may be an ordinary one.
+/// Reports how long its activities took. The instance stays in memory, so that the code runs once
+/// and may use the ordinary clock.
 async fn serial(
     ctx: OrchestrationContext,
     events: u32,
-    spans: mpsc::UnboundedSender<f64>,
+    report: mpsc::UnboundedSender<f64>,
 ) -> Result<(), FlowError> {
     for n in 0..events {
         ctx.set_status(n.to_string());
@@ -88,6 +88,6 @@ async fn serial(
     for _ in 0..ACTIVITIES {
         ctx.activity::<_, ()>("step", ()).await?;
     }
-    let _ = spans.send(began.elapsed().as_secs_f64());
+    let _ = report.send(began.elapsed().as_secs_f64());
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! The sides of the flow benchmark, each a process that does one job and tells what it found.
+//! The sides of the flow benchmark, each of which is a process that runs one job and prints its
+//! result.
 //!
 //! # Invariants
-//! * One side at a time: a peer that polls would slow the others down.
-//! * Whoever goes away ends the process: no run leaves one behind.
+//! * One side runs at a time, because a peer that polls would slow the others down.
+//! * A side is killed when its handle is dropped, so that no run leaves a process behind.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,20 +11,20 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
-use super::{Job, Outcome};
+use super::{DriveOutcome, Job};
 use crate::setup::{Setup, build_peers};
 
-/// Who is measured.
+/// The implementations that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SideName {
-    /// Ours on PostgreSQL.
+    /// Wakeline on PostgreSQL.
     Postgres,
-    /// The same, which fetches nothing ahead.
-    PostgresOff,
-    /// Ours on SQLite.
+    /// Wakeline on PostgreSQL without prefetch.
+    PostgresNoPrefetch,
+    /// Wakeline on SQLite.
     Sqlite,
-    /// The same, which fetches nothing ahead.
-    SqliteOff,
+    /// Wakeline on SQLite without prefetch.
+    SqliteNoPrefetch,
     /// duroxide with duroxide-pg.
     Pg,
     /// duroxide with duroxide-pg-opt.
@@ -31,27 +32,33 @@ pub(super) enum SideName {
 }
 
 impl SideName {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Postgres, Self::PostgresOff, Self::Pg, Self::PgOpt, Self::Sqlite, Self::SqliteOff];
-    /// Those with the defaults.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Postgres,
+        Self::PostgresNoPrefetch,
+        Self::Pg,
+        Self::PgOpt,
+        Self::Sqlite,
+        Self::SqliteNoPrefetch,
+    ];
+    /// The sides with default settings.
     pub(super) const PLAIN: [Self; 4] = [Self::Postgres, Self::Pg, Self::PgOpt, Self::Sqlite];
     pub(super) const ON_POSTGRES: [Self; 3] = [Self::Postgres, Self::Pg, Self::PgOpt];
     pub(super) const PEERS: [Self; 2] = [Self::Pg, Self::PgOpt];
 
-    /// How the tables call it.
+    /// The name in tables.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Postgres => "wakeline, PostgreSQL",
-            Self::PostgresOff => "wakeline, PostgreSQL, no prefetch",
+            Self::PostgresNoPrefetch => "wakeline, PostgreSQL, no prefetch",
             Self::Sqlite => "wakeline, SQLite",
-            Self::SqliteOff => "wakeline, SQLite, no prefetch",
+            Self::SqliteNoPrefetch => "wakeline, SQLite, no prefetch",
             Self::Pg => "duroxide-pg",
             Self::PgOpt => "duroxide-pg-opt",
         }
     }
 }
 
-/// How the sides are started.
+/// Starts the processes of the sides.
 pub(super) struct Sides {
     own: PathBuf,
     peers: PathBuf,
@@ -60,7 +67,7 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// Everything ready; the peers' program is built if it is not given.
+    /// Prepares all sides. Builds the program for the peers if it is not given.
     pub(super) fn ready(setup: &Setup, peers: Option<&Path>) -> Result<Self> {
         Ok(Self {
             own: std::env::current_exe().context("cannot find this program")?,
@@ -70,8 +77,8 @@ impl Sides {
         })
     }
 
-    /// Lets a side do a job.
-    pub(super) async fn run(&self, name: SideName, job: Job) -> Result<Outcome> {
+    /// Runs a job on a side.
+    pub(super) async fn run(&self, name: SideName, job: Job) -> Result<DriveOutcome> {
         let command = self.command(name, &serde_json::to_string(&job)?);
         let outcome = outcome_of(command).await.with_context(|| name.text())?;
         eprintln!(
@@ -88,11 +95,11 @@ impl Sides {
         let program = if SideName::PEERS.contains(&name) { &self.peers } else { &self.own };
         let mut command = Command::new(program);
         match name {
-            SideName::Postgres | SideName::PostgresOff => {
+            SideName::Postgres | SideName::PostgresNoPrefetch => {
                 let store = format!("--store={}", self.url);
                 command.args(["flow-side", "--schema=flow", &store, job]);
             }
-            SideName::Sqlite | SideName::SqliteOff => {
+            SideName::Sqlite | SideName::SqliteNoPrefetch => {
                 let store = format!("--store=sqlite:{}", self.sqlite.display());
                 command.args(["flow-side", &store, job]);
             }
@@ -103,15 +110,15 @@ impl Sides {
                 command.args(["pg-opt", &self.url, "peer_opt", job]);
             }
         }
-        if matches!(name, SideName::PostgresOff | SideName::SqliteOff) {
+        if matches!(name, SideName::PostgresNoPrefetch | SideName::SqliteNoPrefetch) {
             command.arg("--prefetch=0");
         }
         command
     }
 }
 
-/// Runs a side, and reads what it found.
-pub(crate) async fn outcome_of(mut command: Command) -> Result<Outcome> {
+/// Runs the process of a side, and reads its result.
+pub(crate) async fn outcome_of(mut command: Command) -> Result<DriveOutcome> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let output = child.wait_with_output().await?;

@@ -1,4 +1,5 @@
-//! From the creation of a message to its receiver: idle beside a bare loop, and with neighbours.
+//! Latencies from the creation of a message to its receiver: on an idle server compared with a bare
+//! loop, and with other endpoints on the same server.
 
 use std::time::{Duration, Instant};
 
@@ -12,54 +13,56 @@ use hyper_util::rt::TokioExecutor;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Statement;
 
-use super::rate::Cost;
+use super::rate::{HookCost, Subject};
+use super::server::{Sink, WebhookServer, create_message_request, subscribe};
 use super::sink::payload;
-use super::stage::{Place, Sink, creation, subscribe};
-use crate::client::Connection;
+use crate::client::BenchConnection;
 use crate::node::Node;
 use crate::setup::Setup;
 use crate::table::micros;
 
-/// Samples of each side that are not counted.
+/// Number of first samples of each side that are not counted.
 const WARM_UP: usize = 20;
-/// Quiet time before a creation: the system is idle when it comes.
+/// Idle time before a message is created.
 const QUIET: Duration = Duration::from_millis(5);
-/// The pause between two creations while there are neighbours.
+/// The pause between two creations while other endpoints are measured.
 const PACE: Duration = Duration::from_millis(10);
-/// How long one side goes on before it is the next one's turn: short, so that whatever else the
-/// machine does meets all of them.
+/// How long one side is measured before the next one. It is short, so that other activity of the
+/// machine affects all sides.
 const TURN: Duration = Duration::from_millis(500);
-/// Turns of each side that are not counted: in them, calls that hang fill their endpoint.
+/// Number of first turns of each side that are not counted: in these, hanging calls fill the slots
+/// of their endpoint.
 const FILLING_TURNS: usize = 4;
 
-/// What was measured of one side, in microseconds and in order.
+/// The latencies of one side, in microseconds and sorted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Latencies {
-    /// From sending the creation to having the request at the receiver.
+    /// From sending the request to create a message until the receiver has it.
     pub(super) received: Vec<u64>,
-    /// From sending the creation to its answer.
+    /// From sending the request to create a message to its answer.
     pub(super) answered: Vec<u64>,
 }
 
-/// Makes one message known, and returns when that is answered.
-enum Way {
-    Ours { uid: String, line: Box<Connection>, _node: Node },
+/// A side that creates messages.
+enum MessageSource {
+    Ours { uid: String, connection: Box<BenchConnection>, _node: Node },
     Bare(Box<BareLoop>),
 }
 
-impl Way {
-    async fn go(&mut self) -> Result<()> {
+impl MessageSource {
+    async fn create_message(&mut self) -> Result<()> {
         match self {
-            Self::Ours { uid, line, .. } => {
-                line.call(&creation(uid)).await?.expect(202)?;
+            Self::Ours { uid, connection, .. } => {
+                connection.call(&create_message_request(uid)).await?.expect(202)?;
                 Ok(())
             }
-            Self::Bare(bare) => bare.go().await,
+            Self::Bare(bare) => bare.create_message().await,
         }
     }
 }
 
-/// No product: one insert that is committed, then one call, with the client that ours uses too.
+/// A loop without a server: it commits one insert, and then makes one call with the HTTP client
+/// that Wakeline uses, too.
 struct BareLoop {
     database: tokio_postgres::Client,
     insert: Statement,
@@ -80,7 +83,7 @@ impl BareLoop {
         Ok(Self { database, insert, client, url })
     }
 
-    async fn go(&self) -> Result<()> {
+    async fn create_message(&self) -> Result<()> {
         let body = payload();
         self.database.execute(&self.insert, &[&body]).await?;
         let request = Request::post(&self.url)
@@ -92,32 +95,32 @@ impl BareLoop {
     }
 }
 
-/// Measures idle latencies, one at a time, all sides in turn.
+/// Measures idle latencies, one message at a time, with all sides in turn.
 pub(super) async fn idle(
     setup: &Setup,
-    places: &[Place],
+    servers: &[WebhookServer],
     sink: &mut Sink,
     samples: usize,
 ) -> Result<Vec<(&'static str, Latencies)>> {
     let mut sides = Vec::new();
-    for place in places {
-        let (name, node) = (place.store.kind(), place.start(&[])?);
+    for server in servers {
+        let (name, node) = (server.store.kind(), server.start(&[])?);
         subscribe(&node, "idle", &sink.urls(name, 1)).await?;
-        let line = Box::new(Connection::open(node.address()).await?);
-        let way = Way::Ours { uid: "idle".to_owned(), line, _node: node };
-        sides.push((name, way, Latencies::default()));
+        let connection = Box::new(BenchConnection::open(node.address()).await?);
+        let source = MessageSource::Ours { uid: "idle".to_owned(), connection, _node: node };
+        sides.push((name, source, Latencies::default()));
     }
     let bare = BareLoop::start(setup, sink.url("fast/bare")).await?;
-    sides.push(("bare", Way::Bare(Box::new(bare)), Latencies::default()));
+    sides.push(("bare", MessageSource::Bare(Box::new(bare)), Latencies::default()));
     for index in 0..samples + WARM_UP {
-        // The order changes, so that nobody always follows the same neighbour.
+        // The order changes, so that no side always follows the same other side.
         let count = sides.len();
         sides.rotate_left(index % count);
-        for (name, way, latencies) in &mut sides {
+        for (name, source, latencies) in &mut sides {
             let jitter = Duration::from_micros((index * 617 % 3_001) as u64);
             tokio::time::sleep(QUIET + jitter).await;
             let (before, sent) = (sink.count().await?, Instant::now());
-            way.go().await.context(*name)?;
+            source.create_message().await.context(*name)?;
             let answered = sent.elapsed();
             tokio::time::sleep(Duration::from_millis(2)).await;
             sink.until(before + 1).await?;
@@ -138,84 +141,87 @@ pub(super) async fn idle(
     Ok(measured)
 }
 
-/// What one message costs PostgreSQL that comes alone.
+/// Measures the cost of a single message in PostgreSQL.
 pub(super) async fn cost_alone(
     setup: &Setup,
-    (place, nothing): (&Place, &Cost),
+    subject: &Subject<'_>,
     sink: &mut Sink,
     samples: u64,
-) -> Result<Cost> {
-    let before = Cost::read(setup).await?;
-    let node = place.start(&[])?;
-    let mut line = Connection::open(node.address()).await?;
+) -> Result<HookCost> {
+    let Subject { server, idle_cost } = *subject;
+    let before = HookCost::read(setup).await?;
+    let node = server.start(&[])?;
+    let mut connection = BenchConnection::open(node.address()).await?;
     for _ in 0..samples {
         let count = sink.count().await?;
-        line.call(&creation("idle")).await?.expect(202)?;
+        connection.call(&create_message_request("idle")).await?.expect(202)?;
         sink.until(count + 1).await?;
         tokio::time::sleep(QUIET).await;
     }
     node.stop()?;
-    sink.take(place.store.kind()).await?;
-    Ok(Cost::read(setup).await?.each(&before, nothing, samples))
+    sink.take(server.store.kind()).await?;
+    Ok(HookCost::read(setup).await?.each(&before, idle_cost, samples))
 }
 
-/// Who else is on the server of the fast endpoint.
-pub(super) struct Company {
-    /// What it is called.
+/// Other endpoints on the server of the fast endpoint.
+pub(super) struct NeighbourCase {
+    /// The name in tables.
     pub(super) name: &'static str,
-    /// Endpoints that get the same events.
+    /// Paths of endpoints that get the same events.
     same: &'static [&'static str],
-    /// Endpoints of another application, with as many events of its own.
+    /// Paths of endpoints of another application, which gets as many events.
     others: &'static [&'static str],
 }
 
-const fn company(
+const fn case(
     name: &'static str,
     same: &'static [&'static str],
     others: &'static [&'static str],
-) -> Company {
-    Company { name, same, others }
+) -> NeighbourCase {
+    NeighbourCase { name, same, others }
 }
 
 const BAD: &[&str] = &["hang/x", "drip/x", "fail/x"];
 
-/// The second is the first once more: what these two differ by is the machine's noise.
-pub(super) const COMPANIES: [Company; 5] = [
-    company("alone", &[], &[]),
-    company("alone, once more", &[], &[]),
-    company("beside hanging, dripping, failing ones with events of their own", &[], BAD),
-    company("events go to hanging, dripping, failing ones too", BAD, &[]),
-    company("events go to three that answer too", &["well/x", "well/y", "well/z"], &[]),
+/// The second case repeats the first: their difference is the noise of the machine.
+pub(super) const NEIGHBOUR_CASES: [NeighbourCase; 5] = [
+    case("alone", &[], &[]),
+    case("alone, repeated", &[], &[]),
+    case("with hanging, dripping and failing endpoints of another application", &[], BAD),
+    case("with hanging, dripping and failing endpoints for the same events", BAD, &[]),
+    case("with three working endpoints for the same events", &["well/x", "well/y", "well/z"], &[]),
 ];
 
-/// A server in some company.
-struct Side {
+/// A server in one of the cases.
+struct HookSide {
     uid: String,
-    /// The application of the neighbours with events of their own.
+    /// The other application, if there is one.
     others: Option<String>,
-    line: Connection,
+    connection: BenchConnection,
     _node: Node,
 }
 
-impl Side {
+impl HookSide {
     async fn start(
-        place: &Place,
+        server: &WebhookServer,
         sink: &Sink,
-        (index, company): (usize, &Company),
+        index: usize,
+        neighbour_case: &NeighbourCase,
     ) -> Result<Self> {
-        let (uid, node) = (format!("company-{index}"), place.start(&[])?);
+        let (uid, node) = (format!("case-{index}"), server.start(&[])?);
         let urls = |paths: &[&str]| paths.iter().map(|path| sink.url(path)).collect::<Vec<_>>();
-        let same = [sink.urls(&uid, 1), urls(company.same)].concat();
+        let same = [sink.urls(&uid, 1), urls(neighbour_case.same)].concat();
         subscribe(&node, &uid, &same).await?;
-        let others = (!company.others.is_empty()).then(|| format!("{uid}-others"));
+        let others = (!neighbour_case.others.is_empty()).then(|| format!("{uid}-others"));
         if let Some(others) = &others {
-            subscribe(&node, others, &urls(company.others)).await?;
+            subscribe(&node, others, &urls(neighbour_case.others)).await?;
         }
-        let line = Connection::open(node.address()).await?;
-        Ok(Self { uid, others, line, _node: node })
+        let connection = BenchConnection::open(node.address()).await?;
+        Ok(Self { uid, others, connection, _node: node })
     }
 
-    /// Creates messages for a while, until the fast endpoint has its own.
+    /// Creates messages for the duration of a turn, and waits until the fast endpoint has received
+    /// its messages.
     async fn turn(&mut self, sink: &mut Sink) -> Result<()> {
         let before = sink.count().await?;
         let mut ticks = tokio::time::interval(PACE / 2);
@@ -223,33 +229,34 @@ impl Side {
         let (began, mut created) = (Instant::now(), 0);
         while began.elapsed() < TURN {
             ticks.tick().await;
-            self.line.call(&creation(&self.uid)).await?.expect(202)?;
+            self.connection.call(&create_message_request(&self.uid)).await?.expect(202)?;
             created += 1;
             ticks.tick().await;
             if let Some(others) = &self.others {
-                self.line.call(&creation(others)).await?.expect(202)?;
+                self.connection.call(&create_message_request(others)).await?.expect(202)?;
             }
         }
         sink.until(before + created).await
     }
 }
 
-/// The fast endpoint's latencies in each company: servers on stores of their own, in turn.
+/// Measures the latencies of the fast endpoint in each case, on separate servers and stores, in
+/// turn.
 pub(super) async fn neighbours(
-    places: &[Place],
+    servers: &[WebhookServer],
     sink: &mut Sink,
     turns: usize,
 ) -> Result<Vec<Vec<u64>>> {
     let mut sides = Vec::new();
-    for (place, company) in places.iter().zip(COMPANIES.iter().enumerate()) {
-        sides.push(Side::start(place, sink, company).await?);
+    for (index, (server, case)) in servers.iter().zip(&NEIGHBOUR_CASES).enumerate() {
+        sides.push(HookSide::start(server, sink, index, case).await?);
     }
     let count = sides.len();
     for turn in 0..turns.max(1) + FILLING_TURNS {
-        for place in 0..count {
-            // Nobody always follows the same one.
+        for position in 0..count {
+            // The order changes, so that no side always follows the same other side.
             let step = if turn % 2 == 0 { 1 } else { count - 1 };
-            let side = &mut sides[(turn + place * step) % count];
+            let side = &mut sides[(turn + position * step) % count];
             side.turn(sink).await.with_context(|| side.uid.clone())?;
             if turn < FILLING_TURNS {
                 sink.take(&side.uid).await?;

@@ -1,9 +1,11 @@
-//! How many deliveries a second reach the receiver, and what each costs PostgreSQL.
+//! The number of deliveries per second that reach the receiver, and the costs of each in
+//! PostgreSQL.
 //!
 //! # Invariants
 //! * Creators stay a bounded number of deliveries ahead: what is measured is delivering, not
 //!   storing.
-//! * Costs are counted over the whole life of a server, less those of a server that did nothing.
+//! * Costs are counted over the whole lifetime of a server, and those of an idle server are
+//!   subtracted.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,65 +14,65 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::stage::{Place, Sink, creation};
-use crate::client::{Connection, post};
+use super::server::{Sink, WebhookServer, create_message_request};
+use crate::client::{BenchConnection, post};
 use crate::cpu::{Meter, Usage};
 use crate::setup::Setup;
 
-/// Connections of the measurement of what the receiver can take.
+/// Number of connections for measuring the maximum rate of the receiver.
 const CEILING_CONNECTIONS: usize = 64;
 
-/// What to measure.
+/// A load of the measurement.
 #[derive(Debug, Clone)]
-pub(super) struct Load {
-    /// The application.
+pub(super) struct HookLoad {
+    /// The uid of the application.
     pub(super) uid: String,
-    /// How many endpoints it has.
+    /// Number of endpoints of the application.
     pub(super) endpoints: u64,
-    /// How long to go before measuring.
+    /// Duration of the warm-up.
     pub(super) warm_up: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub(super) window: Duration,
 }
 
-impl Load {
+impl HookLoad {
     fn connections(&self) -> u64 {
         (64 / self.endpoints).max(4)
     }
 
-    /// Most deliveries that may be missing at the receiver.
+    /// Maximum number of deliveries that the receiver may lack.
     fn ahead_max(&self) -> u64 {
         (8 * self.endpoints).max(1_024)
     }
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
-    /// Deliveries a second.
+    /// Deliveries per second.
     pub(super) deliveries: f64,
     /// Processor time used, in seconds per second.
     pub(super) cpu: Usage,
-    /// What a delivery costs PostgreSQL.
-    pub(super) cost: Cost,
+    /// The costs of a delivery in PostgreSQL.
+    pub(super) cost: HookCost,
 }
 
-/// Statements and commits of something.
+/// Numbers of statements and commits.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cost {
+pub(super) struct HookCost {
     pub(super) statements: f64,
     pub(super) commits: f64,
 }
 
-impl Cost {
-    /// What was used until now by those who have left.
+impl HookCost {
+    /// Reads the costs of all closed connections until now.
     pub(super) async fn read(setup: &Setup) -> Result<Self> {
-        setup.database.left().await.context("a server is still connected")?;
+        setup.database.wait_until_unused().await.context("a server is still connected")?;
         let statements = setup.database.statements().await?.total as f64;
         Ok(Self { statements, commits: setup.database.commits().await? as f64 })
     }
 
-    /// What came after an earlier reading, less something, for each of so many.
+    /// Returns the costs since an earlier reading, minus `less`, divided by `count`.
     pub(super) fn each(&self, earlier: &Self, less: &Self, count: u64) -> Self {
         let count = count.max(1) as f64;
         Self {
@@ -79,39 +81,48 @@ impl Cost {
         }
     }
 
-    /// What a server costs that is started and stopped again.
-    pub(super) async fn of_nothing(setup: &Setup, place: &Place) -> Result<Self> {
+    /// Measures the costs of starting and stopping a server.
+    pub(super) async fn of_idle_server(setup: &Setup, server: &WebhookServer) -> Result<Self> {
         let before = Self::read(setup).await?;
-        let node = place.start(&[])?;
+        let node = server.start(&[])?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         node.stop()?;
         Ok(Self::read(setup).await?.each(&before, &Self::default(), 1))
     }
 }
 
-/// Creates as fast as it is delivered, for a while.
+/// A server, and the cost of starting and stopping it, which is subtracted from other costs.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) server: &'a WebhookServer,
+    pub(super) idle_cost: &'a HookCost,
+}
+
+/// Creates messages as fast as they are delivered, for the duration of the load.
 pub(super) async fn measure(
     setup: &Setup,
-    (place, nothing): (&Place, &Cost),
+    subject: &Subject<'_>,
     sink: &mut Sink,
-    load: &Load,
+    load: &HookLoad,
 ) -> Result<Rate> {
-    let before = Cost::read(setup).await?;
-    let node = place.start(&[])?;
+    let Subject { server, idle_cost } = *subject;
+    let before = HookCost::read(setup).await?;
+    let node = server.start(&[])?;
     let meter = Meter { server: node.pid(), postgres: setup.database.postmaster };
     let base = sink.count().await?;
     let (seen, watched) = watch::channel(Some(0));
     let creators = LocalSet::new();
     let created = Rc::new(std::cell::Cell::new(0));
     let mut tasks = JoinSet::new();
-    for connection in Connection::open_all(node.address(), load.connections() as usize).await? {
+    for connection in BenchConnection::open_all(node.address(), load.connections() as usize).await?
+    {
         let creator = create(connection, load.clone(), Rc::clone(&created), watched.clone());
         tasks.spawn_local_on(creator, &creators);
     }
     let measured = async {
-        watch_for(sink, &seen, (base, load.warm_up)).await?;
+        watch_for(sink, &seen, base, load.warm_up).await?;
         let (first, began, used) = (sink.count().await?, Instant::now(), meter.read());
-        watch_for(sink, &seen, (base, load.window)).await?;
+        watch_for(sink, &seen, base, load.window).await?;
         let (last, elapsed) = (sink.count().await?, began.elapsed().as_secs_f64());
         let cpu = meter.read().since(&used, elapsed);
         seen.send_replace(None);
@@ -125,15 +136,16 @@ pub(super) async fn measure(
     sink.until(base + all).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     node.stop()?;
-    let cost = Cost::read(setup).await?.each(&before, nothing, all);
+    let cost = HookCost::read(setup).await?.each(&before, idle_cost, all);
     Ok(Rate { deliveries, cpu, cost })
 }
 
-/// Tells the creators how much has arrived, for a while.
+/// Reports to the creators how many deliveries have arrived, for a time.
 async fn watch_for(
     sink: &mut Sink,
     seen: &watch::Sender<Option<u64>>,
-    (base, time): (u64, Duration),
+    base: u64,
+    time: Duration,
 ) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < time {
@@ -144,8 +156,8 @@ async fn watch_for(
 }
 
 async fn create(
-    mut connection: Connection,
-    load: Load,
+    mut connection: BenchConnection,
+    load: HookLoad,
     created: Rc<std::cell::Cell<u64>>,
     mut seen: watch::Receiver<Option<u64>>,
 ) -> Result<()> {
@@ -156,16 +168,16 @@ async fn create(
             continue;
         }
         created.set(created.get() + 1);
-        connection.call(&creation(&load.uid)).await?.expect(202)?;
+        connection.call(&create_message_request(&load.uid)).await?.expect(202)?;
     }
 }
 
-/// What the receiver can take: requests a second straight from this program.
+/// Measures the maximum rate of the receiver, in requests per second directly from this program.
 pub(super) async fn ceiling(sink: &mut Sink, window: Duration) -> Result<f64> {
     let until = Instant::now() + window;
     let mut tasks = JoinSet::new();
     let (before, began) = (sink.count().await?, Instant::now());
-    for mut connection in Connection::open_all(sink.address(), CEILING_CONNECTIONS).await? {
+    for mut connection in BenchConnection::open_all(sink.address(), CEILING_CONNECTIONS).await? {
         tasks.spawn(async move {
             let request = post("/fast/ceiling", &super::sink::payload());
             while Instant::now() < until {

@@ -1,39 +1,40 @@
 //! The tables of the hook benchmark.
 
-use super::FANS;
-use super::latency::{COMPANIES, Latencies};
-use super::rate::{Cost, Rate};
+use super::FAN_OUTS;
+use super::latency::{Latencies, NEIGHBOUR_CASES};
+use super::rate::{HookCost, Rate};
 use crate::peers::{LABEL, SVIX_DELIVERIES};
 use crate::table::{Table, count, median, met, met_in_rounds, millis};
 
-/// How many times Svix's rate is the target.
+/// The target, as a multiple of the rate of Svix.
 const TIMES_TARGET: f64 = 7.0;
-/// The design's limit from a creation to the request at the receiver, idle, in microseconds.
+/// Limit of the design for the time from a creation to the request at the receiver on an idle
+/// system, in microseconds.
 const P50_TARGET: u64 = 3_000;
-/// The design's limit for one delivery under load.
+/// Limit of the design for the statements of one delivery under load.
 const STATEMENTS_TARGET: f64 = 1.0;
-/// The server whose costs are counted.
+/// The store whose costs are counted.
 const POSTGRES: &str = "PostgreSQL";
 const STORES: [&str; 2] = [POSTGRES, "SQLite"];
 
-/// What was measured.
+/// The results of the benchmark.
 #[derive(Default)]
-pub(super) struct Report {
-    /// By store and number of endpoints, in the order of the rounds.
+pub(super) struct HookReport {
+    /// Rates by store and number of endpoints, in the order of the rounds.
     pub(super) rates: Vec<(&'static str, usize, Rate)>,
-    /// Requests a second that the receiver took straight from the driver.
+    /// Maximum rates of the receiver, in requests per second.
     pub(super) ceilings: Vec<f64>,
     /// Idle latencies by side.
     pub(super) latencies: Vec<(&'static str, Latencies)>,
-    /// What a message costs that comes alone.
-    pub(super) cost_alone: Option<Cost>,
-    /// Statements a second of an idle server.
+    /// The costs of a single message.
+    pub(super) cost_alone: Option<HookCost>,
+    /// Statements per second of an idle server.
     pub(super) idle: Option<f64>,
-    /// By store: the fast endpoint in each company.
+    /// Latencies of the fast endpoint in each case, by store.
     pub(super) neighbours: Vec<(&'static str, Vec<Vec<u64>>)>,
 }
 
-impl Report {
+impl HookReport {
     /// Prints all tables that have rows.
     pub(super) fn print(&self) {
         self.print_rates();
@@ -48,8 +49,8 @@ impl Report {
         self.rates.iter().filter(of).map(|(_, _, rate)| rate).collect()
     }
 
-    fn middle(&self, store: &str, endpoints: usize, figure: impl Fn(&Rate) -> f64) -> f64 {
-        median(self.rounds(store, endpoints).into_iter().map(figure).collect())
+    fn median_of(&self, store: &str, endpoints: usize, value: impl Fn(&Rate) -> f64) -> f64 {
+        median(self.rounds(store, endpoints).into_iter().map(value).collect())
     }
 
     fn print_rates(&self) {
@@ -59,20 +60,20 @@ impl Report {
             "deliveries/s",
             "each round",
             "events/s",
-            "to the receiver's own limit",
+            "ratio to the receiver's limit",
             "processor: server",
             "PostgreSQL",
         ]);
         let ceiling = median(self.ceilings.clone());
         for store in STORES {
-            for fan in FANS {
+            for fan in FAN_OUTS {
                 let rounds = self.rounds(store, fan);
                 if rounds.is_empty() {
                     continue;
                 }
-                let rate = self.middle(store, fan, |rate| rate.deliveries);
+                let rate = self.median_of(store, fan, |rate| rate.deliveries);
                 let each: Vec<_> = rounds.iter().map(|rate| count(rate.deliveries)).collect();
-                let cpu = |of: fn(&Rate) -> f64| format!("{:.2}", self.middle(store, fan, of));
+                let cpu = |of: fn(&Rate) -> f64| format!("{:.2}", self.median_of(store, fan, of));
                 let postgres = cpu(|rate| rate.cpu.postgres);
                 table.row(&[
                     store.to_owned(),
@@ -88,7 +89,7 @@ impl Report {
         }
         if !table.is_empty() {
             let took = count(ceiling);
-            table.print(&format!("Deliveries a second (the receiver's own limit is {took})"));
+            table.print(&format!("Deliveries per second (the limit of the receiver is {took})"));
         }
     }
 
@@ -100,7 +101,7 @@ impl Report {
             "p99",
             "max",
             "creation answered: p50",
-            "p50 to the bare loop",
+            "p50, ratio to the bare loop",
         ]);
         let bare = self.latencies.iter().find(|(name, _)| *name == "bare");
         let bare = bare.map_or(0, |(_, latencies)| at(&latencies.received, 0.5));
@@ -121,29 +122,32 @@ impl Report {
             ]);
         }
         if !table.is_empty() {
-            table.print("One at a time, idle system, durable");
+            table.print("One message at a time, idle system, durable");
         }
     }
 
     fn print_costs(&self) {
         let mut table = Table::new(&["what", "statements", "commits"]);
-        let mut row = |what: String, cost: Cost| {
-            let figures = [cost.statements, cost.commits].map(|figure| format!("{figure:.3}"));
-            table.row(&[what, figures[0].clone(), figures[1].clone()]);
+        let mut row = |what: String, cost: HookCost| {
+            let values = [cost.statements, cost.commits].map(|value| format!("{value:.3}"));
+            table.row(&[what, values[0].clone(), values[1].clone()]);
         };
         if let Some(cost) = self.cost_alone {
-            row("a delivery that comes alone".to_owned(), cost);
+            row("a single delivery".to_owned(), cost);
         }
-        for fan in FANS {
+        for fan in FAN_OUTS {
             if self.rounds(POSTGRES, fan).is_empty() {
                 continue;
             }
-            let statements = self.middle(POSTGRES, fan, |rate| rate.cost.statements);
-            let commits = self.middle(POSTGRES, fan, |rate| rate.cost.commits);
-            row(format!("a delivery under load, {fan} endpoints"), Cost { statements, commits });
+            let statements = self.median_of(POSTGRES, fan, |rate| rate.cost.statements);
+            let commits = self.median_of(POSTGRES, fan, |rate| rate.cost.commits);
+            row(
+                format!("a delivery under load, {fan} endpoints"),
+                HookCost { statements, commits },
+            );
         }
         if !table.is_empty() {
-            table.print("What a delivery costs PostgreSQL");
+            table.print("Costs of a delivery in PostgreSQL");
         }
     }
 
@@ -156,12 +160,12 @@ impl Report {
             "p90",
             "p99",
             "max",
-            "p50, p90, p99 to those alone",
+            "p50, p90, p99, ratio to alone",
         ]);
         for (store, sides) in &self.neighbours {
-            for (company, latencies) in COMPANIES.iter().zip(sides) {
+            for (case, latencies) in NEIGHBOUR_CASES.iter().zip(sides) {
                 let mut cells =
-                    vec![format!("{store}, {}", company.name), latencies.len().to_string()];
+                    vec![format!("{store}, {}", case.name), latencies.len().to_string()];
                 cells.extend(quantiles.map(|q| millis(at(latencies, q))));
                 cells.push(millis(at(latencies, 1.0)));
                 let ratio = |q| at(latencies, q) as f64 / at(&sides[0], q).max(1) as f64;
@@ -170,15 +174,15 @@ impl Report {
             }
         }
         if !table.is_empty() {
-            table.print("100 events a second to a fast endpoint, alone and in company");
+            table.print("100 events per second to a fast endpoint, alone and with other endpoints");
         }
     }
 
     fn print_targets(&self) {
-        let mut table = Table::new(&["what", "figure", "target", ""]);
+        let mut table = Table::new(&["what", "measured", "target", "result"]);
         let target = TIMES_TARGET * SVIX_DELIVERIES;
         for store in STORES {
-            for fan in FANS {
+            for fan in FAN_OUTS {
                 let rounds = self.rounds(store, fan);
                 if rounds.is_empty() {
                     continue;
@@ -186,7 +190,7 @@ impl Report {
                 let rates: Vec<f64> = rounds.iter().map(|rate| rate.deliveries).collect();
                 table.row(&[
                     format!(
-                        "{store}, {fan} endpoints: deliveries/s, to Svix at \
+                        "{store}, {fan} endpoints: deliveries/s, ratio to Svix at \
                          {SVIX_DELIVERIES:.0}/s ({LABEL})"
                     ),
                     format!("{:.1}x", median(rates.clone()) / SVIX_DELIVERIES),
@@ -206,35 +210,36 @@ impl Report {
         }
         self.add_cost_targets(&mut table);
         if !table.is_empty() {
-            table.print("Distance to the targets");
+            table.print("Comparison with the targets");
         }
     }
 
     fn add_cost_targets(&self, table: &mut Table) {
-        for fan in FANS {
+        for fan in FAN_OUTS {
             let rounds = self.rounds(POSTGRES, fan);
-            let figures: Vec<f64> = rounds.iter().map(|rate| rate.cost.statements).collect();
-            if figures.is_empty() {
+            let values: Vec<f64> = rounds.iter().map(|rate| rate.cost.statements).collect();
+            if values.is_empty() {
                 continue;
             }
             table.row(&[
                 format!("statements of a delivery under load, {fan} endpoints"),
-                format!("{:.3}", median(figures.clone())),
+                format!("{:.3}", median(values.clone())),
                 format!("below {STATEMENTS_TARGET:.0}"),
-                met_in_rounds(&figures, |figure| figure < STATEMENTS_TARGET),
+                met_in_rounds(&values, |value| value < STATEMENTS_TARGET),
             ]);
         }
         if let Some(idle) = self.idle {
-            let cells = ["idle statements a second", &format!("{idle:.2}"), "0", &met(idle == 0.0)];
+            let cells =
+                ["idle statements per second", &format!("{idle:.2}"), "0", &met(idle == 0.0)];
             table.row(&cells.map(ToOwned::to_owned));
         }
     }
 }
 
-/// A quantile of figures that are in order; 0 if there are none.
-fn at(figures: &[u64], quantile: f64) -> u64 {
-    let place = (figures.len() as f64 * quantile) as usize;
-    figures.get(place.min(figures.len().saturating_sub(1))).copied().unwrap_or(0)
+/// Returns a quantile of sorted values, or 0 if there are none.
+fn at(values: &[u64], quantile: f64) -> u64 {
+    let index = (values.len() as f64 * quantile) as usize;
+    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -246,18 +251,18 @@ mod tests {
         let rate = |deliveries| Rate {
             deliveries,
             cpu: crate::cpu::Usage::default(),
-            cost: Cost::default(),
+            cost: HookCost::default(),
         };
         let rates =
             vec![(POSTGRES, 1, rate(5.0)), ("SQLite", 1, rate(9.0)), (POSTGRES, 10, rate(7.0))];
-        let report = Report { rates, ..Report::default() };
-        assert!((report.middle(POSTGRES, 1, |rate| rate.deliveries) - 5.0).abs() < f64::EPSILON);
+        let report = HookReport { rates, ..HookReport::default() };
+        assert!((report.median_of(POSTGRES, 1, |rate| rate.deliveries) - 5.0).abs() < f64::EPSILON);
         assert!(report.rounds("SQLite", 10).is_empty());
     }
 
     #[test]
     fn costs_are_those_of_each_without_a_server_that_does_nothing() {
-        let read = |statements| Cost { statements, commits: statements };
+        let read = |statements| HookCost { statements, commits: statements };
         let each = read(130.0).each(&read(100.0), &read(10.0), 4);
         assert!((each.statements - 5.0).abs() < f64::EPSILON);
     }

@@ -1,13 +1,13 @@
-//! The receiver of the hook benchmark: a bare hyper server in a process of its own.
+//! The receiver of the hook benchmark: a bare hyper server in a separate process.
 //!
 //! # Where it sits
 //! `wakeline-bench hook-sink`. Endpoints of both stores, the bare loop and the driver all post to
-//! it, so that each meets the same receiver.
+//! it, so that all of them have the same receiver.
 //!
 //! # Invariants
-//! * A request is counted when its body is whole, before it is answered.
-//! * Times are those of the machine's clock, which the sender wrote into the body: both are
-//!   processes of one machine.
+//! * A request is counted when its body is complete, before it is answered.
+//! * Times are those of the clock of the machine, which the sender writes into the body. The sender
+//!   and the receiver run on the same machine.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,28 +29,28 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::time::Interval;
 
-use crate::table::say;
+use crate::table::print_line;
 
-/// The pause between two bytes of an answer that drips.
+/// The pause between two bytes of a slow answer.
 const DRIP: Duration = Duration::from_millis(50);
 
-/// Microseconds since 1970, by the machine's clock.
+/// Microseconds since 1970, by the clock of the machine.
 pub(crate) fn machine_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is sent: the moment at which it was, and something to carry.
+/// Returns a payload with the current time and some data.
 pub(crate) fn payload() -> String {
     format!(r#"{{"at":{},"order":123456,"customer":"a name","note":"{:0>100}"}}"#, machine_us(), 7)
 }
 
-/// Serves until it is killed.
+/// Serves requests until the process is killed.
 pub(crate) fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        say(&format!("url     http://{}", listener.local_addr()?));
+        print_line(&format!("url     http://{}", listener.local_addr()?));
         let seen = Arc::new(Mutex::new(Seen::default()));
         loop {
             let (socket, _) = listener.accept().await?;
@@ -58,23 +58,24 @@ pub(crate) fn run() -> Result<()> {
             let seen = Arc::clone(&seen);
             tokio::spawn(async move {
                 let service = service_fn(|request| answer(Arc::clone(&seen), request));
-                // Who hangs up has had enough; there is nobody to tell.
+                // A client that closes its connection needs no answer.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
             });
         }
     })
 }
 
-/// What came in.
+/// The received requests.
 #[derive(Default)]
 struct Seen {
     received: u64,
-    /// By kind, how long each was on its way, in microseconds.
+    /// Latencies of requests by kind, in microseconds.
     latencies: HashMap<String, Vec<u64>>,
 }
 
+/// The time in a payload.
 #[derive(Deserialize)]
-struct Stamp {
+struct SinkStamp {
     at: u64,
 }
 
@@ -116,7 +117,7 @@ async fn answer(
 async fn receive(seen: &Mutex<Seen>, kind: &str, request: Request<Incoming>) {
     let Ok(body) = request.into_body().collect().await else { return };
     let now = machine_us();
-    let stamp = serde_json::from_slice::<Stamp>(&body.to_bytes()).ok();
+    let stamp = serde_json::from_slice::<SinkStamp>(&body.to_bytes()).ok();
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.received += 1;
     if let (Some(stamp), false) = (stamp, kind.is_empty()) {
@@ -131,9 +132,9 @@ async fn receive(seen: &Mutex<Seen>, kind: &str, request: Request<Incoming>) {
 
 /// The body of an answer.
 enum Content {
-    /// All at once.
+    /// A complete body.
     Whole(Option<Bytes>),
-    /// A byte now and then, without an end.
+    /// One byte after each pause, without an end.
     Drip(Interval),
 }
 

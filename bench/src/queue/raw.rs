@@ -1,4 +1,5 @@
-//! The rival of pushes: the same messages put into a plain table, without a server between.
+//! Raw insertion: inserts the same messages into a plain table without a server, for comparison
+//! with pushes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use anyhow::{Context, Result};
 use rusqlite::Connection as Sqlite;
 use uuid::Uuid;
 
-use crate::load::{Load, Measured, PARTITIONS, Tally, Target};
+use crate::load::{Load, LoadCounters, LoadMeasurement, LoadTarget, PARTITIONS};
 use crate::setup::Setup;
 use crate::wire::PAYLOAD;
 
-/// What a queue needs at least: who it is for, its order, a name that is not taken twice.
+/// The minimum that a queue needs: the queue and partition of a message, their order, and unique
+/// transaction ids.
 const POSTGRES_TABLE: &str = "
     CREATE TABLE IF NOT EXISTS raw_messages (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -31,53 +33,64 @@ const SQLITE_TABLE: &str = "
 const SQLITE_INSERT: &str = "
     INSERT INTO raw_messages (queue, partition, transaction_id, payload) VALUES (?1, ?2, ?3, ?4)";
 
-/// Inserts into a table of PostgreSQL for a while, one transaction per request.
-pub(crate) async fn postgres(setup: &Setup, target: &Target, load: &Load) -> Result<Measured> {
+/// Inserts into a table of PostgreSQL for the duration of the target, with one transaction per
+/// request.
+pub(crate) async fn postgres(
+    setup: &Setup,
+    target: &LoadTarget,
+    load: &Load,
+) -> Result<LoadMeasurement> {
     setup.database.connect().await?.batch_execute(POSTGRES_TABLE).await?;
-    let tally = Arc::new(Tally::new());
+    let counters = Arc::new(LoadCounters::new());
     let mut tasks = Vec::with_capacity(load.connections);
     for index in 0..load.connections {
         let client = setup.database.connect().await?;
         let insert = client.prepare(POSTGRES_INSERT).await?;
-        let (tally, load) = (Arc::clone(&tally), load.clone());
+        let (counters, load) = (Arc::clone(&counters), load.clone());
         tasks.push(tokio::spawn(async move {
             let inserted = async {
                 for turn in index.. {
-                    if !tally.goes_on() {
+                    if !counters.is_running() {
                         break;
                     }
-                    let (partition, ids) = (format!("p{}", turn % PARTITIONS), names(load.batch));
+                    let (partition, ids) = (format!("p{}", turn % PARTITIONS), new_ids(load.batch));
                     let payload = PAYLOAD.as_bytes();
                     let sent = Instant::now();
                     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
                         [&load.queue, &partition, &ids, &payload];
                     client.execute(&insert, &values).await?;
-                    tally.count(load.batch, sent.elapsed());
+                    counters.count(load.batch, sent.elapsed());
                 }
                 Ok(())
             };
-            tally.guard(inserted.await)
+            counters.stop_on_error(inserted.await)
         }));
     }
-    tally.watch(target, tasks).await
+    counters.watch(target, tasks).await
 }
 
-/// Inserts into a file of SQLite for a while: it has one writer, so this is one connection.
-pub(crate) async fn sqlite(path: &Path, target: &Target, load: &Load) -> Result<Measured> {
-    let mut connection = Sqlite::open(path).context("a file for the raw insertion")?;
+/// Inserts into a SQLite file for the duration of the target, with one connection because SQLite
+/// has one writer.
+pub(crate) async fn sqlite(
+    path: &Path,
+    target: &LoadTarget,
+    load: &Load,
+) -> Result<LoadMeasurement> {
+    let mut connection =
+        Sqlite::open(path).context("cannot open the file for the raw insertion")?;
     connection.execute_batch(SQLITE_TABLE)?;
-    let tally = Arc::new(Tally::new());
-    let (counting, load) = (Arc::clone(&tally), load.clone());
+    let counters = Arc::new(LoadCounters::new());
+    let (counting, load) = (Arc::clone(&counters), load.clone());
     let mut inserting = move || {
         for turn in 0.. {
-            if !counting.goes_on() {
+            if !counting.is_running() {
                 break;
             }
             let partition = format!("p{}", turn % PARTITIONS);
             let sent = Instant::now();
             let transaction = connection.transaction()?;
             let mut insert = transaction.prepare_cached(SQLITE_INSERT)?;
-            for id in names(load.batch) {
+            for id in new_ids(load.batch) {
                 insert.execute((&load.queue, &partition, id, PAYLOAD.as_bytes()))?;
             }
             drop(insert);
@@ -86,11 +99,11 @@ pub(crate) async fn sqlite(path: &Path, target: &Target, load: &Load) -> Result<
         }
         Ok(())
     };
-    let guard = Arc::clone(&tally);
-    let task = tokio::task::spawn_blocking(move || guard.guard(inserting()));
-    tally.watch(target, vec![task]).await
+    let stop_on_error = Arc::clone(&counters);
+    let task = tokio::task::spawn_blocking(move || stop_on_error.stop_on_error(inserting()));
+    counters.watch(target, vec![task]).await
 }
 
-fn names(batch: usize) -> Vec<String> {
+fn new_ids(batch: usize) -> Vec<String> {
     (0..batch).map(|_| Uuid::now_v7().to_string()).collect()
 }

@@ -1,26 +1,26 @@
 //! The tables of the queue benchmark.
 
-use crate::load::Measured;
+use crate::load::LoadMeasurement;
 use crate::peers::{self, Reference};
-use crate::queue::{Case, LoadKind, Rounds};
+use crate::queue::{LoadKind, QueueCase, QueueRounds};
 use crate::table::{Table, count, median, met, met_in_rounds, millis};
 
-/// The share of the bare handler's rate that the server should reach.
+/// The target for the rate of the server, as a share of the rate of the bare handler.
 const RATIO_TARGET: f64 = 0.7;
-/// Connections for which the design names that share.
+/// Numbers of connections for which the design has this target.
 const RATIO_CONNECTIONS: [usize; 2] = [64, 256];
-/// Connections of the peers' figures.
+/// Number of connections in the results of the peers.
 const PEER_CONNECTIONS: usize = 32;
 
-/// The cases of one store with their figures.
+/// The cases of one store with their results.
 #[derive(Default)]
-pub(crate) struct Report {
-    cases: Vec<(Case, Rounds)>,
+pub(crate) struct QueueReport {
+    cases: Vec<(QueueCase, QueueRounds)>,
 }
 
-impl Report {
+impl QueueReport {
     /// Adds a case.
-    pub(crate) fn add(&mut self, case: Case, rounds: Rounds) {
+    pub(crate) fn add(&mut self, case: QueueCase, rounds: QueueRounds) {
         self.cases.push((case, rounds));
     }
 
@@ -29,7 +29,7 @@ impl Report {
         self.print_rates(LoadKind::Push, &format!("{store}: push"));
         self.print_rates(LoadKind::Pop, &format!("{store}: pop and ack (latency of the pair)"));
         self.print_cpu(&format!("{store}: processor seconds per second, by process"));
-        self.print_targets(&format!("{store}: distance to the targets"));
+        self.print_targets(&format!("{store}: comparison with the targets"));
     }
 
     fn print_rates(&self, load: LoadKind, heading: &str) {
@@ -48,7 +48,7 @@ impl Report {
             "ratio, each round",
         ]);
         for (case, rounds) in self.cases.iter().filter(|(case, _)| case.load == load) {
-            let (own, bare) = (Middle::of(&rounds.server), Middle::of(&rounds.bare));
+            let (own, bare) = (Medians::of(&rounds.server), Medians::of(&rounds.bare));
             table.row(&[
                 case.store.to_owned(),
                 case.batch.to_string(),
@@ -82,18 +82,18 @@ impl Report {
             "server us per message",
         ]);
         for (case, rounds) in &self.cases {
-            for (side, figures) in [("wakeline", &rounds.server), ("bare", &rounds.bare)] {
-                let middle = Middle::of(figures);
+            for (side, measured) in [("wakeline", &rounds.server), ("bare", &rounds.bare)] {
+                let medians = Medians::of(measured);
                 table.row(&[
                     case.store.to_owned(),
                     case.load.name().to_owned(),
                     case.batch.to_string(),
                     case.connections.to_string(),
                     side.to_owned(),
-                    format!("{:.2}", middle.cpu_load),
-                    format!("{:.2}", middle.cpu_server),
-                    format!("{:.2}", middle.cpu_postgres),
-                    format!("{:.1}", middle.cpu_server / middle.messages * 1e6),
+                    format!("{:.2}", medians.cpu_load),
+                    format!("{:.2}", medians.cpu_server),
+                    format!("{:.2}", medians.cpu_postgres),
+                    format!("{:.1}", medians.cpu_server / medians.messages * 1e6),
                 ]);
             }
         }
@@ -103,12 +103,12 @@ impl Report {
     }
 
     fn print_targets(&self, heading: &str) {
-        let mut table = Table::new(&["what", "figure", "target", ""]);
+        let mut table = Table::new(&["what", "measured", "target", "result"]);
         for (case, rounds) in &self.cases {
-            let aimed = case.load == LoadKind::Push
+            let has_target = case.load == LoadKind::Push
                 && case.batch == 1
                 && RATIO_CONNECTIONS.contains(&case.connections);
-            if aimed {
+            if has_target {
                 let ratio = rounds.ratio();
                 table.row(&[
                     format!("{}: single pushes, {} connections", case.store, case.connections),
@@ -122,7 +122,10 @@ impl Report {
         self.compare(&mut table, LoadKind::Pop, &peers::QUEEN_POP);
         if let Some(messages) = self.on_postgres(LoadKind::Pop, 100) {
             table.row(&[
-                format!("PostgreSQL: pop + ack, batch 100, against PGMQ's pop ({})", peers::LABEL),
+                format!(
+                    "PostgreSQL: pop + ack, batch 100, compared with pop of PGMQ ({})",
+                    peers::LABEL
+                ),
                 format!("{}/s", count(messages)),
                 format!("{}/s", count(peers::PGMQ_POP)),
                 met(messages > peers::PGMQ_POP),
@@ -133,15 +136,15 @@ impl Report {
         }
     }
 
-    /// Compares with the figures of Queen.
+    /// Adds rows that compare with the results of Queen.
     fn compare(&self, table: &mut Table, load: LoadKind, references: &[Reference]) {
         for reference in references {
             let Some(messages) = self.on_postgres(load, reference.batch) else { continue };
             let times = messages / reference.messages;
             table.row(&[
                 format!(
-                    "PostgreSQL: {}, batch {}, {PEER_CONNECTIONS} connections, against Queen 0.15 \
-                     at {}/s ({})",
+                    "PostgreSQL: {}, batch {}, {PEER_CONNECTIONS} connections, compared with Queen \
+                     0.15 at {}/s ({})",
                     load.name(),
                     reference.batch,
                     count(reference.messages),
@@ -155,14 +158,14 @@ impl Report {
     }
 
     fn on_postgres(&self, load: LoadKind, batch: usize) -> Option<f64> {
-        let wanted = |case: &Case| {
+        let wanted = |case: &QueueCase| {
             case.store == "PostgreSQL"
                 && case.load == load
                 && case.batch == batch
                 && case.connections == PEER_CONNECTIONS
         };
         let (_, rounds) = self.cases.iter().find(|(case, _)| wanted(case))?;
-        Some(Middle::of(&rounds.server).messages)
+        Some(Medians::of(&rounds.server).messages)
     }
 }
 
@@ -171,15 +174,15 @@ impl LoadKind {
         match self {
             Self::Push => "push",
             Self::Pop => "pop + ack",
-            Self::Raw => "push beside raw insertion",
+            Self::Raw => "push and raw insertion",
             Self::Groups => "groups",
             Self::Partitions => "partitions",
         }
     }
 }
 
-impl Rounds {
-    /// The server's rate as a share of the bare handler's, round by round.
+impl QueueRounds {
+    /// The ratio of the rate of the server to that of the bare handler, for each round.
     fn ratios(&self) -> Vec<f64> {
         self.server.iter().zip(&self.bare).map(|(own, bare)| own.messages / bare.messages).collect()
     }
@@ -189,8 +192,8 @@ impl Rounds {
     }
 }
 
-/// The medians of some rounds.
-struct Middle {
+/// The medians of several rounds.
+struct Medians {
     requests: f64,
     messages: f64,
     p50: f64,
@@ -200,17 +203,18 @@ struct Middle {
     cpu_postgres: f64,
 }
 
-impl Middle {
-    fn of(rounds: &[Measured]) -> Self {
-        let middle = |figure: fn(&Measured) -> f64| median(rounds.iter().map(figure).collect());
+impl Medians {
+    fn of(rounds: &[LoadMeasurement]) -> Self {
+        let median_of =
+            |value: fn(&LoadMeasurement) -> f64| median(rounds.iter().map(value).collect());
         Self {
-            requests: middle(|round| round.requests),
-            messages: middle(|round| round.messages),
-            p50: middle(|round| round.p50),
-            p99: middle(|round| round.p99),
-            cpu_load: middle(|round| round.cpu.load),
-            cpu_server: middle(|round| round.cpu.server),
-            cpu_postgres: middle(|round| round.cpu.postgres),
+            requests: median_of(|round| round.requests),
+            messages: median_of(|round| round.messages),
+            p50: median_of(|round| round.p50),
+            p99: median_of(|round| round.p99),
+            cpu_load: median_of(|round| round.cpu.load),
+            cpu_server: median_of(|round| round.cpu.server),
+            cpu_postgres: median_of(|round| round.cpu.postgres),
         }
     }
 }

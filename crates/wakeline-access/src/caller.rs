@@ -1,17 +1,17 @@
-//! Who a request is from.
+//! The identity of a caller.
 
 use std::sync::Arc;
 
 use wakeline_core::{Scope, Scopes};
 
-/// Who a request is from, and what they may do. Cheap to clone.
+/// The identity of a caller, and what it may do. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    inner: Arc<Inner>,
+    inner: Arc<CallerInner>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Inner {
+struct CallerInner {
     actor: String,
     producer: Option<String>,
     scopes: Scopes,
@@ -19,30 +19,32 @@ struct Inner {
 
 impl Caller {
     pub(crate) fn new(actor: String, producer: Option<String>, scopes: Scopes) -> Self {
-        Self { inner: Arc::new(Inner { actor, producer, scopes }) }
+        Self { inner: Arc::new(CallerInner { actor, producer, scopes }) }
     }
 
-    /// Somebody of whom nothing is asked.
+    /// Returns the caller of a request without credentials on a server that requires none.
     pub fn anyone() -> Self {
         Self::new("anonymous".to_owned(), None, Scopes::new(vec![Scope::everything()]))
     }
 
-    /// The bearer of the key in the settings.
+    /// Returns the caller that bears the key in the settings.
     pub(crate) fn of_settings() -> Self {
         Self::new("api_key".to_owned(), None, Scopes::new(vec![Scope::everything()]))
     }
 
-    /// How the audit names them: `key:NAME`, `jwt:SUBJECT`, `api_key` or `anonymous`.
+    /// Returns the caller's name in the audit log: `key:NAME`, `jwt:SUBJECT`, `api_key` or
+    /// `anonymous`.
     pub fn actor(&self) -> &str {
         &self.inner.actor
     }
 
-    /// What messages that they push say of their producer: a token's subject, or `key:NAME`.
+    /// Returns the producer that is stored with the caller's messages: a token's subject, or
+    /// `key:NAME`.
     pub fn producer(&self) -> Option<&str> {
         self.inner.producer.as_deref()
     }
 
-    /// What they may do.
+    /// Returns the caller's permissions.
     pub fn scopes(&self) -> &Scopes {
         &self.inner.scopes
     }

@@ -1,9 +1,9 @@
-//! JSON web tokens: who signed them, whom they name, what they allow.
+//! JSON web tokens: verifies their signature, and reads their subject and permissions.
 //!
 //! # Invariants
-//! * The algorithms are the operator's. A token's header only picks one of them, and a key verifies
-//!   only what its own family signs: a public key never serves as an HMAC secret.
-//! * A token without an end (`exp`) is refused.
+//! * The operator chooses the algorithms. A token's header only selects one of them, and a key
+//!   verifies only signatures of its own family: a public key never serves as an HMAC secret.
+//! * A token without an expiry time (`exp`) is refused.
 
 mod fetch;
 mod keys;
@@ -20,7 +20,7 @@ use wakeline_core::{Scope, Scopes, Verb, error_chain};
 use crate::caller::Caller;
 use keys::KeySet;
 
-/// How tokens may be signed.
+/// The algorithms with which tokens may be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JwtAlgorithm {
     /// HMAC with SHA-256.
@@ -34,7 +34,7 @@ pub enum JwtAlgorithm {
 }
 
 impl JwtAlgorithm {
-    /// The one of a name.
+    /// Returns the algorithm with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "HS256" => Some(Self::Hs256),
@@ -55,14 +55,14 @@ impl JwtAlgorithm {
     }
 }
 
-/// Where the keys come from that tokens are verified with.
+/// The source of the keys with which tokens are verified.
 #[derive(Clone)]
 pub enum JwtKeys {
     /// A shared secret, for HS256.
     Secret(Vec<u8>),
-    /// A public key as PEM.
+    /// A public key in PEM format.
     Pem(Vec<u8>),
-    /// A key set in a file, read again when it has changed.
+    /// A key set in a file, read again when the file has changed.
     File(PathBuf),
     /// A key set at a URL, fetched when it is needed.
     Url(String),
@@ -79,43 +79,43 @@ impl std::fmt::Debug for JwtKeys {
     }
 }
 
-/// Which tokens are taken.
+/// The settings that determine which tokens are accepted.
 #[derive(Debug, Clone)]
 pub struct JwtOptions {
-    /// How they may be signed.
+    /// The algorithms with which they may be signed.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// What they are verified with.
+    /// The keys with which they are verified.
     pub keys: JwtKeys,
-    /// Who must have issued them, if it matters.
+    /// The required issuer, if any.
     pub issuer: Option<String>,
-    /// Whom they must be meant for; one of these, if there are any.
+    /// The audiences, one of which is required if there are any.
     pub audience: Vec<String>,
-    /// How far clocks may differ.
+    /// The maximum difference between clocks.
     pub leeway: Duration,
 }
 
-/// Why settings cannot work, or a token is refused.
+/// The reason why settings are invalid, or a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct JwtMistake(pub &'static str);
+pub struct JwtError(pub &'static str);
 
 impl JwtOptions {
-    /// Whether these can work: algorithms that fit the keys.
-    pub fn check(&self) -> Result<(), JwtMistake> {
+    /// Checks whether the algorithms fit the keys.
+    pub fn check(&self) -> Result<(), JwtError> {
         let symmetric = self.algorithms.contains(&JwtAlgorithm::Hs256);
         match &self.keys {
-            _ if self.algorithms.is_empty() => Err(JwtMistake(
+            _ if self.algorithms.is_empty() => Err(JwtError(
                 "jwt_algorithms must name at least one of HS256, RS256, ES256 and EdDSA",
             )),
-            JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => Err(JwtMistake(
+            JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => Err(JwtError(
                 "a secret verifies HS256 only: set jwt_algorithms to HS256, or use a public key",
             )),
-            JwtKeys::Secret(secret) if secret.len() < 32 => Err(JwtMistake(
+            JwtKeys::Secret(secret) if secret.len() < 32 => Err(JwtError(
                 "the secret of tokens must have at least 32 bytes: set a longer \
                  WAKELINE_JWT_SECRET",
             )),
             JwtKeys::Secret(_) => Ok(()),
-            _ if symmetric => Err(JwtMistake(
+            _ if symmetric => Err(JwtError(
                 "HS256 needs a secret, not a public key: set WAKELINE_JWT_SECRET, or other \
                  algorithms",
             )),
@@ -130,7 +130,7 @@ impl JwtOptions {
 pub(crate) struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: KeySet,
-    /// But for the algorithm.
+    /// The validation rules, except for the algorithm.
     validation: Validation,
 }
 
@@ -155,23 +155,24 @@ impl Jwt {
         Self { algorithms, keys: KeySet::new(options.keys), validation }
     }
 
-    /// Who a token is of.
-    pub(crate) async fn verify(&self, token: &str) -> Result<Caller, JwtMistake> {
+    /// Verifies a token, and returns its caller.
+    pub(crate) async fn verify(&self, token: &str) -> Result<Caller, JwtError> {
         let header =
-            decode_header(token).map_err(|_| JwtMistake("the credentials are not a token"))?;
+            decode_header(token).map_err(|_| JwtError("the credentials are not a token"))?;
         if !self.algorithms.contains(&header.alg) {
-            return Err(JwtMistake("the algorithm of the token is not in jwt_algorithms"));
+            return Err(JwtError("the algorithm of the token is not in jwt_algorithms"));
         }
         if header.crit.is_some() {
-            return Err(JwtMistake("the token has critical headers, which are not supported"));
+            return Err(JwtError("the token has critical headers, which are not supported"));
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await;
-        let key = key.ok_or(JwtMistake("the token is signed with a key that is not known here"))?;
+        let key = key.ok_or(JwtError("the token is signed with a key that is not known here"))?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
-        let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
+        let claims = decode::<JwtClaims>(token, &key, &validation).map_err(|error| {
             tracing::debug!(error = error_chain(&error), "a token was refused");
-            // The signature is verified first: who hears the rest had the token made.
-            JwtMistake(match error.kind() {
+            // The signature is verified first: a caller that receives one of the other reasons has
+            // a token that was signed with a known key.
+            JwtError(match error.kind() {
                 ErrorKind::ExpiredSignature => "the token has expired",
                 ErrorKind::ImmatureSignature => "the token is not valid yet",
                 ErrorKind::InvalidIssuer => "the issuer of the token is not jwt_issuer",
@@ -185,53 +186,53 @@ impl Jwt {
     }
 }
 
-/// What is read of a token.
+/// The claims of a token that are read.
 #[derive(Deserialize)]
-struct Claims {
+struct JwtClaims {
     sub: Option<String>,
     role: Option<String>,
     #[serde(default)]
     roles: Vec<String>,
     #[serde(default)]
-    scopes: Texts,
+    scopes: StringOrList,
 }
 
-/// A list, or one text with blanks between.
+/// A list, or one text separated by spaces.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Texts {
+enum StringOrList {
     Many(Vec<String>),
     One(String),
 }
 
-impl Default for Texts {
+impl Default for StringOrList {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl Claims {
-    fn caller(self) -> Result<Caller, JwtMistake> {
+impl JwtClaims {
+    fn caller(self) -> Result<Caller, JwtError> {
         let fits = |sub: &String| sub.len() <= 255 && !sub.chars().any(char::is_control);
         if !self.sub.as_ref().is_none_or(fits) {
-            return Err(JwtMistake(
+            return Err(JwtError(
                 "the token has a subject that is too long or has control characters",
             ));
         }
         let roles = self.role.iter().chain(&self.roles);
         let mut scopes: Vec<Scope> = roles.flat_map(|role| role_scopes(role)).collect();
         let own = match self.scopes {
-            Texts::Many(texts) => texts,
-            Texts::One(text) => text.split_whitespace().map(str::to_owned).collect(),
+            StringOrList::Many(texts) => texts,
+            StringOrList::One(text) => text.split_whitespace().map(str::to_owned).collect(),
         };
-        // What means nothing here gives nothing.
+        // Unknown scopes are ignored and allow nothing.
         scopes.extend(own.iter().filter_map(|text| text.parse::<Scope>().ok()));
         let actor = format!("jwt:{}", self.sub.as_deref().unwrap_or_default());
         Ok(Caller::new(actor, self.sub, Scopes::new(scopes)))
     }
 }
 
-/// What a role allows.
+/// Returns the scopes of a role.
 fn role_scopes(role: &str) -> Vec<Scope> {
     match role {
         "admin" => vec![Scope::everything()],

@@ -1,7 +1,7 @@
 //! API keys: `wk_<id>_<secret>`.
 //!
 //! # Invariants
-//! * A secret has 256 random bits, so that a plain SHA-256 of it is enough to keep.
+//! * A secret has 256 random bits, so it is sufficient to store a plain SHA-256 of it.
 
 use std::fmt::Write as _;
 
@@ -13,24 +13,24 @@ const PREFIX: &str = "wk_";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
 
-/// A key that was just made: the only time that its secret is seen.
+/// A key that was just created. Its secret is available only here.
 #[derive(Clone)]
 pub struct MintedKey {
-    /// Its id.
+    /// The key's id.
     pub id: String,
-    /// The whole key, as requests bear it.
+    /// The complete key, as requests send it.
     pub text: String,
-    /// What is kept of its secret.
+    /// The digest of the secret, which is stored.
     pub digest: SecretDigest,
 }
 
 impl MintedKey {
-    /// A key with an id of its own.
+    /// Generates a key with a new id.
     pub(crate) fn new() -> Self {
         Self::with_id(hex(&random::<ID_BYTES>()))
     }
 
-    /// Another secret for a key.
+    /// Generates a new secret for the key with this id.
     pub(crate) fn with_id(id: String) -> Self {
         let secret = hex(&random::<SECRET_BYTES>());
         let digest = digest_of(&secret);
@@ -38,7 +38,7 @@ impl MintedKey {
     }
 }
 
-/// The id and the secret's digest of what may be a key.
+/// Returns the id and the secret's digest of a text that has the form of a key.
 pub(crate) fn parse(text: &str) -> Option<(&str, SecretDigest)> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_looked_for() {
+    fn invalid_keys_are_not_looked_up() {
         let key = MintedKey::new().text;
         let short = &key[..key.len() - 1];
         let wide = format!("{key}0");

@@ -1,4 +1,4 @@
-//! Says who a request is from.
+//! Authenticates requests.
 
 mod lookups;
 
@@ -19,114 +19,116 @@ use wakeline_core::{
 use wakeline_store::{AccessStore, ApiKey, NewKey, SecretDigest, StoreError};
 
 use crate::caller::Caller;
-use crate::jwt::{Jwt, JwtMistake, JwtOptions};
+use crate::jwt::{Jwt, JwtError, JwtOptions};
 use crate::key::{self, MintedKey};
-use lookups::{Look, Remembered};
+use lookups::{KeyCache, KeyLookup};
 
-/// How long a node goes by what it read of a key.
-pub const REMEMBERED: Duration = Duration::from_secs(5);
+/// How long a node uses the cached state of a key.
+pub const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 
-/// How long it goes on with that while the store cannot be reached.
-const REMEMBERED_WITHOUT_STORE: Duration = Duration::from_secs(60);
-/// A key's use is noted once in so long.
-const NOTED: Duration = Duration::from_secs(60);
-/// Most keys, and most partitions, that are remembered; beyond it all are forgotten. What is not
-/// a key is remembered apart: who makes keys up has no real one forgotten.
-const REMEMBERED_MAX: usize = 10_000;
-/// Longest wait for a look at the store.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Most looks at once for what may be made up: it cannot keep the store busy.
-const UNKNOWN_LOOKS_MAX: usize = 4;
-/// Most looks at once for keys that were valid when they were last read. They never wait for the
-/// others.
-const KNOWN_LOOKS_MAX: usize = 4;
-/// The audit is looked through for old entries once in so long, when something is added to it.
-const PRUNED: Duration = Duration::from_secs(3600);
-/// So many old entries go at a time.
-const PRUNE_LEN: u32 = 1000;
+/// How long it uses the cached state while the store cannot be reached.
+const KEY_CACHE_TTL_WITHOUT_STORE: Duration = Duration::from_secs(60);
+/// The use of a key is recorded once in this time.
+const USE_RECORDED_EVERY: Duration = Duration::from_secs(60);
+/// The maximum number of cached keys, and of cached partitions; when it is exceeded, the cache is
+/// cleared. Ids that are not keys are cached separately, so that requests with made-up keys cannot
+/// evict real ones.
+const CACHE_LEN_MAX: usize = 10_000;
+/// The maximum time of a lookup in the store.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum number of concurrent lookups of ids that may be made up, so that they cannot keep
+/// the store busy.
+const UNKNOWN_LOOKUPS_MAX: usize = 4;
+/// The maximum number of concurrent lookups of keys that were valid when they were last read. They
+/// never wait for the other lookups.
+const KNOWN_LOOKUPS_MAX: usize = 4;
+/// Old audit events are removed once in this time, when an event is added.
+const AUDIT_PRUNED_EVERY: Duration = Duration::from_secs(3600);
+/// The number of audit events that are removed at a time.
+const AUDIT_PRUNE_LEN: u32 = 1000;
 
-/// How callers are told apart.
+/// How callers are authenticated.
 #[derive(Debug, Clone, Default)]
 pub struct AccessOptions {
     /// A key that allows everything.
     pub api_key: Option<String>,
-    /// Tokens; `None` takes none.
+    /// The settings of tokens; with `None` no tokens are accepted.
     pub jwt: Option<JwtOptions>,
-    /// How long audit entries are kept; `None` for ever.
+    /// How long audit events are kept; with `None` they are never removed.
     pub audit_retention: Option<Duration>,
 }
 
-/// Why a request is from nobody.
+/// The reason why a request was not authenticated.
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
-    /// It bears nothing, and this server asks for something.
+    /// The request has no credentials, and this server requires some.
     #[error("the request has no credentials")]
     Nothing,
-    /// What it bears is not valid. The reason may be told to the caller: it says nothing of what
-    /// others have.
+    /// The credentials are not valid. The reason may be returned to the caller, because it reveals
+    /// nothing about others.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The store could not be asked.
+    /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A key to make.
+/// The parameters of a new key.
 #[derive(Debug, Clone)]
 pub struct KeyRequest {
-    /// What people call it.
+    /// A name for people.
     pub name: String,
-    /// What it allows.
+    /// What the key allows.
     pub scopes: Vec<Scope>,
-    /// How long it is valid; `None` for ever.
+    /// How long the key is valid; with `None` it does not expire.
     pub valid_for: Option<Duration>,
 }
 
-/// Says who requests are from. Cheap to clone.
+/// Authenticates requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Access {
-    inner: Arc<Inner>,
+    inner: Arc<AccessInner>,
 }
 
-struct Inner {
+struct AccessInner {
     store: Arc<dyn AccessStore>,
     api_key: Option<String>,
     jwt: Option<Jwt>,
     audit_retention: Option<Duration>,
-    /// Whether nobody has to say who they are.
+    /// Whether requests without credentials are accepted.
     open: AtomicBool,
     anyone: Caller,
     settings: Caller,
-    known: Mutex<Remembered>,
-    known_looks: Semaphore,
-    unknown_looks: Semaphore,
-    /// One look at a time for each key, whoever waits for it.
-    looking: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    noted: Mutex<HashMap<String, Instant>>,
+    keys: Mutex<KeyCache>,
+    known_lookups: Semaphore,
+    unknown_lookups: Semaphore,
+    /// Only one lookup at a time runs for each key, however many requests wait for it.
+    lookups_in_flight: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    use_recorded_at: Mutex<HashMap<String, Instant>>,
     queues: Mutex<HashMap<PartitionId, QueueName>>,
     groups: Mutex<HashMap<GroupId, GroupName>>,
-    pruned: Mutex<Option<Instant>>,
+    audit_pruned_at: Mutex<Option<Instant>>,
 }
 
-/// What was read of a key; nothing, if there is none.
+/// What was read about a key id; `key` is `None` if there is no such key.
 #[derive(Clone)]
-struct Known {
-    key: Option<Arc<KnownKey>>,
+struct CachedLookup {
+    key: Option<Arc<CachedKey>>,
     read: Instant,
 }
 
-struct KnownKey {
+struct CachedKey {
     caller: Caller,
     digest: SecretDigest,
-    /// The former secret, and how long after the reading it is valid.
+    /// The former secret, and how long after the lookup it is valid.
     former: Option<(SecretDigest, Duration)>,
-    /// How long after the reading the key is valid.
+    /// How long after the lookup the key is valid.
     valid_for: Option<Duration>,
 }
 
 impl Access {
-    /// Begins. Without a key in the settings, without tokens, and as long as the store has had no
-    /// key, everybody may do everything.
+    /// Starts the service. If there is no key in the settings, tokens are not accepted, and the
+    /// store has never had a key, all callers may do everything.
     pub async fn start(
         store: Arc<dyn AccessStore>,
         options: AccessOptions,
@@ -134,7 +136,7 @@ impl Access {
         let jwt = options.jwt.map(Jwt::new);
         let closed = options.api_key.is_some() || jwt.is_some() || !store.keys().await?.is_empty();
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AccessInner {
                 store,
                 api_key: options.api_key,
                 jwt,
@@ -142,29 +144,29 @@ impl Access {
                 open: AtomicBool::new(!closed),
                 anyone: Caller::anyone(),
                 settings: Caller::of_settings(),
-                known: Mutex::default(),
-                known_looks: Semaphore::new(KNOWN_LOOKS_MAX),
-                unknown_looks: Semaphore::new(UNKNOWN_LOOKS_MAX),
-                looking: Mutex::default(),
-                noted: Mutex::default(),
+                keys: Mutex::default(),
+                known_lookups: Semaphore::new(KNOWN_LOOKUPS_MAX),
+                unknown_lookups: Semaphore::new(UNKNOWN_LOOKUPS_MAX),
+                lookups_in_flight: Mutex::default(),
+                use_recorded_at: Mutex::default(),
                 queues: Mutex::default(),
                 groups: Mutex::default(),
-                pruned: Mutex::default(),
+                audit_pruned_at: Mutex::default(),
             }),
         })
     }
 
-    /// Whether nobody has to say who they are.
+    /// Returns whether requests without credentials are accepted.
     pub fn is_open(&self) -> bool {
         self.inner.open.load(Ordering::Relaxed)
     }
 
-    /// The store, for reading.
+    /// Returns the store, for reading.
     pub fn store(&self) -> &Arc<dyn AccessStore> {
         &self.inner.store
     }
 
-    /// Who bears these credentials.
+    /// Returns the caller that bears these credentials.
     pub async fn authenticate(&self, bearer: Option<&[u8]>) -> Result<Caller, Denied> {
         let inner = &self.inner;
         let open = self.is_open();
@@ -183,9 +185,9 @@ impl Access {
         }
         match &inner.jwt {
             Some(jwt) if bearer.contains('.') => {
-                jwt.verify(bearer).await.map_err(|JwtMistake(why)| Denied::Invalid(why))
+                jwt.verify(bearer).await.map_err(|JwtError(why)| Denied::Invalid(why))
             }
-            // Who is let in without credentials is let in with any.
+            // If requests without credentials are accepted, so are those with any credentials.
             _ if open => Ok(inner.anyone.clone()),
             _ => {
                 Err(Denied::Invalid("the credentials are neither a key of this server nor a token"))
@@ -194,10 +196,10 @@ impl Access {
     }
 
     async fn by_key(&self, id: &str, digest: &SecretDigest) -> Result<Caller, Denied> {
-        let known = self.known(id).await?;
+        let lookup = self.lookup(id).await?;
         let unknown = Denied::Invalid("the key is unknown or revoked");
-        let Some(key) = &known.key else { return Err(unknown) };
-        let since = known.read.elapsed();
+        let Some(key) = &lookup.key else { return Err(unknown) };
+        let since = lookup.read.elapsed();
         let now = bool::from(key.digest.ct_eq(digest));
         let then = key.former.as_ref().is_some_and(|(former, valid_for)| {
             bool::from(former.ct_eq(digest)) && since < *valid_for
@@ -208,59 +210,65 @@ impl Access {
         if key.valid_for.is_some_and(|valid_for| since >= valid_for) {
             return Err(Denied::Invalid("the key has expired"));
         }
-        // There are keys after all.
+        // The store has a key, which may have been created on another node.
         self.inner.open.store(false, Ordering::Relaxed);
-        self.note(id);
+        self.record_use(id);
         Ok(key.caller.clone())
     }
 
-    async fn known(&self, id: &str) -> Result<Known, Denied> {
-        let fresh = |known: &Known| known.read.elapsed() < REMEMBERED;
-        let remembered = || self.inner.known.lock().get(id).cloned();
-        if let Some(known) = remembered().filter(fresh) {
-            return Ok(known);
+    async fn lookup(&self, id: &str) -> Result<CachedLookup, Denied> {
+        let fresh = |lookup: &CachedLookup| lookup.read.elapsed() < KEY_CACHE_TTL;
+        let cached = || self.inner.keys.lock().get(id).cloned();
+        if let Some(lookup) = cached().filter(fresh) {
+            return Ok(lookup);
         }
         let inner = &*self.inner;
-        let existed = remembered().is_some_and(|known| known.key.is_some());
-        let looks = if existed { &inner.known_looks } else { &inner.unknown_looks };
+        let existed = cached().is_some_and(|lookup| lookup.key.is_some());
+        let lookups = if existed { &inner.known_lookups } else { &inner.unknown_lookups };
         let read = async {
-            let look = Look::begin(inner, id);
-            let _alone = look.turn.lock().await;
-            // Whoever went before may have read it.
-            if let Some(known) = remembered().filter(fresh) {
-                return Ok(known);
+            let lookup = KeyLookup::begin(inner, id);
+            let _alone = lookup.lock.lock().await;
+            // An earlier lookup may have read it.
+            if let Some(lookup) = cached().filter(fresh) {
+                return Ok(lookup);
             }
-            let _look = looks.acquire().await.expect("never closed");
-            self.look(id).await
+            let _permit = lookups.acquire().await.expect("never closed");
+            self.read_key(id).await
         };
-        let busy = || StoreError::Unavailable { operation: "key", source: "too many asked".into() };
-        let read = timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(busy()));
-        match (read, remembered()) {
-            (Err(_), Some(old)) if old.read.elapsed() < REMEMBERED_WITHOUT_STORE => Ok(old),
+        let busy = || StoreError::Unavailable {
+            operation: "key",
+            source: "too many lookups in flight".into(),
+        };
+        let read = timeout(LOOKUP_TIMEOUT, read).await.unwrap_or_else(|_| Err(busy()));
+        match (read, cached()) {
+            (Err(_), Some(old)) if old.read.elapsed() < KEY_CACHE_TTL_WITHOUT_STORE => Ok(old),
             (read, _) => Ok(read?),
         }
     }
 
-    async fn look(&self, id: &str) -> Result<Known, StoreError> {
+    async fn read_key(&self, id: &str) -> Result<CachedLookup, StoreError> {
         let read = Instant::now();
         let key = self.inner.store.key(id).await?;
-        let key = key.filter(|key| key.revoked_at.is_none()).map(|key| Arc::new(known(key)));
-        let known = Known { key, read };
-        self.inner.known.lock().insert(id, known.clone());
-        Ok(known)
+        let key = key.filter(|key| key.revoked_at.is_none()).map(|key| Arc::new(cached_key(key)));
+        let lookup = CachedLookup { key, read };
+        self.inner.keys.lock().insert(id, lookup.clone());
+        Ok(lookup)
     }
 
-    /// Has the use of a key noted, off the way of the request.
-    fn note(&self, id: &str) {
+    /// Records the use of a key in the background, without delaying the request.
+    fn record_use(&self, id: &str) {
         let now = Instant::now();
-        let mut noted = self.inner.noted.lock();
-        if noted.get(id).is_some_and(|last| now.duration_since(*last) < NOTED) {
+        let mut use_recorded_at = self.inner.use_recorded_at.lock();
+        if use_recorded_at
+            .get(id)
+            .is_some_and(|last| now.duration_since(*last) < USE_RECORDED_EVERY)
+        {
             return;
         }
-        if noted.len() >= REMEMBERED_MAX {
-            noted.clear();
+        if use_recorded_at.len() >= CACHE_LEN_MAX {
+            use_recorded_at.clear();
         }
-        noted.insert(id.to_owned(), now);
+        use_recorded_at.insert(id.to_owned(), now);
         let (store, id) = (Arc::clone(&self.inner.store), id.to_owned());
         tokio::spawn(async move {
             if let Err(error) = store.touch_keys(vec![id]).await {
@@ -269,7 +277,7 @@ impl Access {
         });
     }
 
-    /// Makes a key. `None` if a live one has its name.
+    /// Creates a key. Returns `None` if a live key has the same name.
     pub async fn create_key(&self, request: KeyRequest) -> Result<Option<MintedKey>, StoreError> {
         let minted = create_key(self.inner.store.as_ref(), request).await?;
         if minted.is_some() {
@@ -278,64 +286,67 @@ impl Access {
         Ok(minted)
     }
 
-    /// Ends a key. False if there is none to end.
+    /// Revokes a key. Returns false if there is no such key.
     pub async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let revoked = self.inner.store.revoke_key(id).await;
-        // Also after an error: it may have happened.
-        self.inner.known.lock().forget(id);
+        // The entry is removed also after an error, because the key may have been revoked.
+        self.inner.keys.lock().forget(id);
         revoked
     }
 
-    /// Gives a key another secret. `None` if there is none, or it is revoked.
+    /// Gives a key a new secret. Returns `None` if there is no such key, or it is revoked.
     pub async fn rotate_key(
         &self,
         id: &str,
         overlap: Duration,
     ) -> Result<Option<MintedKey>, StoreError> {
         let minted = rotate_key(self.inner.store.as_ref(), id, overlap).await;
-        self.inner.known.lock().forget(id);
+        self.inner.keys.lock().forget(id);
         minted
     }
 
-    /// The queues of partitions, in order. A partition never changes its queue, so what was read
-    /// once stands.
+    /// Returns the queues of partitions, in order. A partition never changes its queue, so cached
+    /// values stay valid.
     pub async fn queues_of(
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<Option<QueueName>>, StoreError> {
         let read = |wanted| self.inner.store.queues_of(wanted);
-        remembered(&self.inner.queues, partitions, read).await
+        cached(&self.inner.queues, partitions, read).await
     }
 
-    /// The names of groups, in order. A group never changes its name, so what was read once stands.
+    /// Returns the names of groups, in order. A group never changes its name, so cached values stay
+    /// valid.
     pub async fn groups_of(
         &self,
         groups: &[GroupId],
     ) -> Result<Vec<Option<GroupName>>, StoreError> {
         let read = |wanted| self.inner.store.groups_of(wanted);
-        remembered(&self.inner.groups, groups, read).await
+        cached(&self.inner.groups, groups, read).await
     }
 
-    /// Removes old entries of the audit once in a while. Meant to be called when one was added.
+    /// Removes old audit events at intervals. It is meant to be called when an event was added.
     pub fn prune_audit(&self) {
         let Some(retention) = self.inner.audit_retention else { return };
-        let mut pruned = self.inner.pruned.lock();
-        if pruned.is_some_and(|last| last.elapsed() < PRUNED) {
+        let mut audit_pruned_at = self.inner.audit_pruned_at.lock();
+        if audit_pruned_at.is_some_and(|last| last.elapsed() < AUDIT_PRUNED_EVERY) {
             return;
         }
-        *pruned = Some(Instant::now());
+        *audit_pruned_at = Some(Instant::now());
         let store = Arc::clone(&self.inner.store);
         tokio::spawn(async move {
-            let most = u64::from(PRUNE_LEN);
-            while store.prune_audit(retention, PRUNE_LEN).await.is_ok_and(|gone| gone == most) {}
+            let most = u64::from(AUDIT_PRUNE_LEN);
+            while store.prune_audit(retention, AUDIT_PRUNE_LEN).await.is_ok_and(|gone| gone == most)
+            {
+            }
         });
     }
 }
 
-/// What is known of some things, in their order; what is not is read.
-async fn remembered<K, V, F>(
-    known: &Mutex<HashMap<K, V>>,
-    things: &[K],
+/// Returns the values of some ids, in order. Those that are not cached are read.
+async fn cached<K, V, F>(
+    cache: &Mutex<HashMap<K, V>>,
+    ids: &[K],
     read: impl FnOnce(Vec<K>) -> F,
 ) -> Result<Vec<Option<V>>, StoreError>
 where
@@ -344,26 +355,23 @@ where
     F: Future<Output = Result<Vec<Option<V>>, StoreError>>,
 {
     let mut wanted: Vec<K> = {
-        let known = known.lock();
-        things.iter().filter(|one| !known.contains_key(one)).copied().collect()
+        let cache = cache.lock();
+        ids.iter().filter(|one| !cache.contains_key(one)).copied().collect()
     };
     wanted.sort_unstable();
     wanted.dedup();
-    let found = match wanted.is_empty() {
-        true => Vec::new(),
-        false => read(wanted.clone()).await?,
-    };
-    let mut known = known.lock();
-    if known.len() + found.len() > REMEMBERED_MAX {
-        // What is asked for now must still be there below.
-        known.retain(|one, _| things.contains(one));
+    let found = if wanted.is_empty() { Vec::new() } else { read(wanted.clone()).await? };
+    let mut cache = cache.lock();
+    if cache.len() + found.len() > CACHE_LEN_MAX {
+        // The values that are returned below must stay.
+        cache.retain(|one, _| ids.contains(one));
     }
     let pairs = wanted.into_iter().zip(found);
-    known.extend(pairs.filter_map(|(one, name)| Some((one, name?))));
-    Ok(things.iter().map(|one| known.get(one).cloned()).collect())
+    cache.extend(pairs.filter_map(|(one, name)| Some((one, name?))));
+    Ok(ids.iter().map(|one| cache.get(one).cloned()).collect())
 }
 
-/// Makes a key in a store. `None` if a live one has its name.
+/// Creates a key in a store. Returns `None` if a live key has the same name.
 pub(crate) async fn create_key(
     store: &dyn AccessStore,
     request: KeyRequest,
@@ -385,12 +393,12 @@ async fn rotate_key(
     Ok(rotated.then_some(minted))
 }
 
-fn known(key: ApiKey) -> KnownKey {
+fn cached_key(key: ApiKey) -> CachedKey {
     let left = |until: Timestamp| {
         Duration::from_micros(u64::try_from(until.0 - key.read_at.0).unwrap_or(0))
     };
     let actor = format!("key:{}", key.name);
-    KnownKey {
+    CachedKey {
         digest: key.digest,
         former: key.former.map(|(digest, until)| (digest, left(until))),
         valid_for: key.expires_at.map(left),

@@ -1,8 +1,8 @@
-//! `wakeline key create|list|revoke|rotate` and `wakeline audit`: on the store itself, also while
-//! servers run on it.
+//! `wakeline key create|list|revoke|rotate` and `wakeline audit`. They open the store directly and
+//! can be used while servers run on it.
 //!
 //! # Invariants
-//! * A secret is printed once, when it is made.
+//! * A secret is printed once, when it is created.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,53 +13,53 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use wakeline_access::{Access, AccessOptions, KeyRequest, MintedKey};
 use wakeline_core::{Scope, Timestamp};
-use wakeline_store::{ApiKey, AuditEntry, AuditFilter, Deed, WholeStore};
+use wakeline_store::{ApiKey, AuditAction, AuditEntry, AuditFilter, Backend};
 
-use crate::config::StorePlace;
-use crate::{say, store};
+use crate::config::StoreLocation;
+use crate::{print_line, store};
 
-/// What to do with keys.
+/// Subcommands of `wakeline key`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key and print it, this once
+    /// Create a key and print it; it is not shown again
     Create(CreateArgs),
-    /// List all keys, ended ones too
-    List(ListArgs),
-    /// End a key for good
+    /// List all keys, including expired and revoked ones
+    List(KeyListArgs),
+    /// Revoke a key permanently
     Revoke(RevokeArgs),
-    /// Give a key another secret and print it, this once
+    /// Give a key a new secret and print it; it is not shown again
     Rotate(RotateArgs),
 }
 
-/// Which store, and how to print.
+/// Arguments of every command that opens a store.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Common {
+pub(crate) struct StoreCommandArgs {
     #[command(flatten)]
-    pub(crate) place: StorePlace,
-    /// Print JSON
+    pub(crate) location: StoreLocation,
+    /// Print JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CreateArgs {
-    /// What people call it
+    /// Name of the key
     #[arg(long)]
     name: String,
-    /// What it allows, like queue:push:orders.* or flow:*:* or *:read:*; can be repeated
-    #[arg(long = "scope", value_name = "FACE:VERB:NAME", required = true)]
+    /// What the key allows, like queue:push:orders.*, flow:*:* or *:read:*; can be repeated
+    #[arg(long = "scope", value_name = "DOMAIN:VERB:NAME", required = true)]
     scopes: Vec<Scope>,
-    /// How long it is valid, like 90d or 12h [default: for ever]
+    /// How long the key is valid, like 90d or 12h [default: it does not expire]
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Duration>,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct KeyListArgs {
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -68,7 +68,7 @@ pub(crate) struct RevokeArgs {
     #[arg(value_name = "ID_OR_NAME")]
     key: String,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -76,41 +76,42 @@ pub(crate) struct RotateArgs {
     /// The key's id or name
     #[arg(value_name = "ID_OR_NAME")]
     key: String,
-    /// How long the secret that it has stays valid
+    /// How long the previous secret stays valid
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "24h")]
     overlap: Duration,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
-/// Which administrative acts to list.
+/// Filters of `wakeline audit`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AuditArgs {
-    /// Only of this actor, like key:NAME
+    /// Only events of this actor, like key:NAME
     #[arg(long)]
     actor: Option<String>,
-    /// Only this act, like queue.delete
-    #[arg(long)]
-    act: Option<String>,
-    /// Only of this target
+    /// Only events with this action, like queue.delete
+    #[arg(long = "action", alias = "act", value_name = "ACTION")]
+    action: Option<String>,
+    /// Only events with this target
     #[arg(long)]
     target: Option<String>,
-    /// Only before this number
+    /// Only events with a lower number than this one
     #[arg(long, value_name = "NUMBER")]
     before: Option<i64>,
-    /// At most so many
+    /// Maximum number of events
     #[arg(long, default_value = "100", value_name = "COUNT")]
     limit: u32,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
-/// Runs a command about keys.
+/// Runs `wakeline key`.
 pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
     match command {
         KeyCommand::Create(args) => {
-            // A first key may be there before the first server.
-            let choice = args.common.place.choice()?;
+            // The first key can be created before the first server runs: `create` does not require
+            // an existing store.
+            let choice = args.common.location.choice()?;
             with_store(
                 async |store| create(store, args).await,
                 async || store::open_briefly(&choice).await,
@@ -122,19 +123,19 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             Ok(())
         }),
         KeyCommand::Revoke(args) => on_store(&args.common, async |store| {
-            let id = live_key(store.as_ref(), &args.key).await?;
+            let id = active_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
-            if !deed("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
+            if !cli_action("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
                 bail!("the key {id} expired or was revoked in the meantime: create another one");
             }
             print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
         }),
         KeyCommand::Rotate(args) => on_store(&args.common, async |store| {
-            let id = live_key(store.as_ref(), &args.key).await?;
+            let id = active_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
             let rotating = access.rotate_key(&id, args.overlap);
-            let minted = deed("key.rotate", &id, "").during(rotating).await?;
+            let minted = cli_action("key.rotate", &id, "").during(rotating).await?;
             show(
                 &args.common,
                 &minted.with_context(|| {
@@ -149,8 +150,8 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The id of a live key that somebody named by its id or its name.
-async fn live_key(store: &dyn WholeStore, named: &str) -> anyhow::Result<String> {
+/// Returns the id of the active key with the given id or name.
+async fn active_key(store: &dyn Backend, named: &str) -> anyhow::Result<String> {
     let keys = store.keys().await?;
     if let Some(key) = keys.iter().find(|key| key.id == named) {
         return match state(key) {
@@ -165,24 +166,24 @@ async fn live_key(store: &dyn WholeStore, named: &str) -> anyhow::Result<String>
     Ok(key.id.clone())
 }
 
-/// Lists administrative acts.
+/// Lists audit events.
 pub(crate) fn run_audit(args: AuditArgs) -> anyhow::Result<ExitCode> {
-    let AuditArgs { actor, act, target, before, limit, common } = args;
-    let filter = AuditFilter { before, actor, act, target, limit };
+    let AuditArgs { actor, action, target, before, limit, common } = args;
+    let filter = AuditFilter { before, actor, action, target, limit };
     on_store(&common, async |store| {
         let entries = store.audit(filter).await?;
-        print(&common, entries.iter().map(entry_json), entries.iter().map(entry_line));
+        print(&common, entries.iter().map(event_json), entries.iter().map(event_line));
         Ok(())
     })
 }
 
-async fn create(store: Arc<dyn WholeStore>, args: CreateArgs) -> anyhow::Result<()> {
+async fn create(store: Arc<dyn Backend>, args: CreateArgs) -> anyhow::Result<()> {
     let texts: Vec<_> = args.scopes.iter().map(Scope::to_string).collect();
     let access = Access::start(store, AccessOptions::default()).await?;
     let first = access.is_open();
     let (name, scopes) = (args.name.clone(), args.scopes);
     let making = access.create_key(KeyRequest { name, scopes, valid_for: args.expires });
-    let minted = deed("key.create", &args.name, &texts.join(" ")).during(making).await?;
+    let minted = cli_action("key.create", &args.name, &texts.join(" ")).during(making).await?;
     let minted = minted.with_context(|| {
         format!(
             "an active key has the name {:?} already: use another name, or `wakeline key rotate`",
@@ -191,22 +192,23 @@ async fn create(store: Arc<dyn WholeStore>, args: CreateArgs) -> anyhow::Result<
     })?;
     show(&args.common, &minted);
     if first && !args.common.json {
-        say("note    this is the first key: running servers require one after a restart");
+        print_line("note    this is the first key: running servers require one after a restart");
     }
     Ok(())
 }
 
-pub(crate) fn deed(act: &'static str, target: &str, detail: &str) -> Deed {
+/// The audit event of a change that is made from the command line.
+pub(crate) fn cli_action(action: &'static str, target: &str, detail: &str) -> AuditAction {
     let (target, detail) = (target.to_owned(), detail.to_owned());
-    Deed { actor: "cli".to_owned(), act, target, detail }
+    AuditAction { actor: "cli".to_owned(), action, target, detail }
 }
 
-/// Opens a store that exists, does something with it, and closes it.
+/// Opens an existing store, runs `work` on it and closes it.
 pub(crate) fn on_store(
-    common: &Common,
-    work: impl AsyncFnOnce(Arc<dyn WholeStore>) -> anyhow::Result<()>,
+    common: &StoreCommandArgs,
+    work: impl AsyncFnOnce(Arc<dyn Backend>) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    let choice = common.place.choice()?;
+    let choice = common.location.choice()?;
     with_store(work, async || {
         store::require_existing(&choice).await?;
         store::open_briefly(&choice).await
@@ -214,8 +216,8 @@ pub(crate) fn on_store(
 }
 
 fn with_store(
-    work: impl AsyncFnOnce(Arc<dyn WholeStore>) -> anyhow::Result<()>,
-    open: impl AsyncFnOnce() -> anyhow::Result<Arc<dyn WholeStore>>,
+    work: impl AsyncFnOnce(Arc<dyn Backend>) -> anyhow::Result<()>,
+    open: impl AsyncFnOnce() -> anyhow::Result<Arc<dyn Backend>>,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -226,25 +228,25 @@ fn with_store(
     })
 }
 
-fn show(common: &Common, minted: &MintedKey) {
+fn show(common: &StoreCommandArgs, minted: &MintedKey) {
     let lines = [format!("id      {}", minted.id), format!("key     {}", minted.text)];
-    match common.json {
-        true => print(common, [json!({"id": minted.id, "key": minted.text})], lines),
-        false => {
-            lines.iter().for_each(|line| say(line));
-            say("        store it now: it is not shown again");
-        }
+    if common.json {
+        print(common, [json!({"id": minted.id, "key": minted.text})], lines);
+    } else {
+        lines.iter().for_each(|line| print_line(line));
+        print_line("        store it now: it is not shown again");
     }
 }
 
 pub(crate) fn print(
-    common: &Common,
+    common: &StoreCommandArgs,
     values: impl IntoIterator<Item = Value>,
     lines: impl IntoIterator<Item = String>,
 ) {
-    match common.json {
-        true => values.into_iter().for_each(|value| say(&value.to_string())),
-        false => lines.into_iter().for_each(|line| say(&line)),
+    if common.json {
+        values.into_iter().for_each(|value| print_line(&value.to_string()));
+    } else {
+        lines.into_iter().for_each(|line| print_line(&line));
     }
 }
 
@@ -276,15 +278,15 @@ fn key_line(key: &ApiKey) -> String {
     format!("{}  {:8} {:20} {used}  {}", key.id, state(key), key.name, scopes.join(" "))
 }
 
-fn entry_json(entry: &AuditEntry) -> Value {
-    let AuditEntry { number, at, actor, act, target, detail } = entry;
-    json!({"number": number, "at": time(*at), "actor": actor, "act": act, "target": target,
+fn event_json(entry: &AuditEntry) -> Value {
+    let AuditEntry { number, at, actor, action, target, detail } = entry;
+    json!({"number": number, "at": time(*at), "actor": actor, "act": action, "target": target,
         "detail": detail})
 }
 
-fn entry_line(entry: &AuditEntry) -> String {
-    let AuditEntry { number, at, actor, act, target, detail } = entry;
-    format!("{number:6}  {}  {actor:20} {act:22} {target}  {detail}", time(*at))
+fn event_line(entry: &AuditEntry) -> String {
+    let AuditEntry { number, at, actor, action, target, detail } = entry;
+    format!("{number:6}  {}  {actor:20} {action:22} {target}  {detail}", time(*at))
 }
 
 pub(crate) fn time(at: Timestamp) -> String {
@@ -294,7 +296,7 @@ pub(crate) fn time(at: Timestamp) -> String {
     }
 }
 
-/// A span like 90d, 12h, 30m, 45s, 2w.
+/// Parses a duration like 90d, 12h, 30m, 45s or 2w.
 fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} must be a number followed by s, m, h, d or w, like 90d");
     let split = text.len().saturating_sub(1);

@@ -1,15 +1,17 @@
-//! Settings: flags over environment over file over defaults.
+//! Settings. Flags take precedence over the environment, the environment over the file, and the
+//! file over defaults.
 //!
 //! # Invariants
 //! * A setting has one name: `--fallback-poll-interval-ms`, `WAKELINE_FALLBACK_POLL_INTERVAL_MS`,
 //!   and `fallback_poll_interval_ms` under `[long_poll]` in the file are the same.
-//! * An unknown key in the file or variable of ours, or a value that cannot work, is a mistake that
-//!   names it, and the nearest known one.
+//! * An unknown key in the file, an unknown `WAKELINE_*` variable or a value that cannot work is an
+//!   error that names it and the nearest known name.
 
-/// The first of flag or environment, file, default.
+/// Returns the value of the flag or the environment variable if there is one, and otherwise the
+/// value from the file.
 macro_rules! pick {
-    ($over:expr, $under:expr, $($field:ident).+) => {
-        $over.$($field).+.clone().or_else(|| $under.$($field).+.clone())
+    ($flags:expr, $file:expr, $($field:ident).+) => {
+        $flags.$($field).+.clone().or_else(|| $file.$($field).+.clone())
     };
 }
 
@@ -39,41 +41,42 @@ use wakeline_wake::{LongPollConfig, PollGrouping, WakeMode};
 pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
 pub(crate) use self::names::check_environment;
-pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
+pub(crate) use self::store::{StoreArgs, StoreChoice, StoreLocation};
 use self::wake::{poll_grouping, poll_mode, wake_mode};
 pub(crate) use self::words::listed;
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
 use crate::retention::Retention;
 
-/// A mistake in the command line or the configuration.
+/// An error in the command line or the configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct ConfigMistake(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-/// Settings of `wakeline serve`.
+/// The settings of `wakeline serve` as flags, variables or a file give them.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServeArgs {
-    /// TOML file with settings; flags and environment go before it
+    /// TOML file with settings; flags and environment variables take precedence over it
     #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) store: StoreArgs,
-    /// How long the start waits for PostgreSQL to be reachable; 0: not at all [default: 60000]
+    /// How long to wait for PostgreSQL at the start; 0 does not wait [default: 60000]
     #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
     store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
     #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS",
         value_parser = words::listen_address)]
     listen: Option<SocketAddr>,
-    /// Key that requests must bear. Not a flag, so that it shows in no list of processes
+    /// API key that clients must send. It is not a flag, because flags show in process lists
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     api_key: Option<String>,
-    /// Keys for encryption at rest: id:base64, the first one encrypts. Not a flag either
+    /// Keys for encryption at rest, as id:base64; the first one encrypts. They are not a flag
+    /// either
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     encryption_keys: Option<String>,
@@ -85,21 +88,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
         require_equals = true, value_name = "BOOL")]
     insecure: Option<bool>,
-    /// How waiting consumers learn of work: fused, compete, broadcast or poll [default: fused]
+    /// How waiting consumers learn of messages: fused, compete, broadcast or poll [default: fused]
     #[arg(long, env = "WAKELINE_WAKE_MODE", value_name = "MODE")]
     wake_mode: Option<WakeMode>,
-    /// Time between two claims of a line, or of a waiter, in poll mode [default: 100]
+    /// Time between two claims of a line or waiter in poll mode [default: 100]
     #[arg(long, env = "WAKELINE_POLL_INTERVAL_MS", value_name = "MS")]
     poll_interval_ms: Option<u64>,
-    /// How many messages a pop takes in poll mode if neither it nor default_batch_size says; so
-    /// many also count as a full batch [default: 10]
+    /// How many messages a pop takes in poll mode if neither the pop nor default_batch_size sets a
+    /// number; a claim of as many messages counts as a full batch [default: 10]
     #[arg(long, env = "WAKELINE_POLL_BATCH", value_name = "COUNT")]
     poll_batch: Option<u32>,
-    /// Whether poll mode follows the load [default: false]
+    /// Whether poll mode adapts its interval to the load [default: false]
     #[arg(long, env = "WAKELINE_POLL_ADAPTIVE", value_name = "BOOL")]
     poll_adaptive: Option<bool>,
-    /// Who claims in poll mode: line (one claim for all waiters of a line) or waiter (each for
-    /// itself) [default: line]
+    /// Who claims in poll mode: line (one claim for all waiters of a line) or waiter (each waiter
+    /// claims for itself) [default: line]
     #[arg(long, env = "WAKELINE_POLL_GROUPING", value_name = "WHO", value_parser = poll_grouping)]
     poll_grouping: Option<PollGrouping>,
     /// How other nodes learn of commits on PostgreSQL: after_commit, trigger or off
@@ -107,31 +110,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = postgres::notify)]
     #[serde(deserialize_with = "postgres::notify_in_file")]
     notify: Option<NotifyMode>,
-    /// Where to LISTEN, if the store's URL leads through a transaction pooler
+    /// URL for the LISTEN connection, if --store points to a transaction pooler
     #[arg(long, env = "WAKELINE_LISTEN_URL", hide_env_values = true, value_name = "URL")]
     listen_url: Option<String>,
-    /// Most connections to PostgreSQL, the LISTEN connection not counted [default: 10]
+    /// Maximum number of connections to PostgreSQL, without the LISTEN connection [default: 10]
     #[arg(long, env = "WAKELINE_PG_POOL_MAX", value_name = "COUNT")]
     pg_pool_max: Option<usize>,
-    /// Whether statements are prepared on PostgreSQL: auto (not behind a pooler), on or off
+    /// Whether to prepare statements on PostgreSQL: auto (not behind a pooler), on or off
     /// [default: auto]
     #[arg(long, env = "WAKELINE_PREPARED_STATEMENTS", value_name = "MODE",
         value_parser = postgres::prepared_statements)]
     #[serde(deserialize_with = "postgres::prepared_statements_in_file")]
     prepared_statements: Option<PreparedStatements>,
-    /// Longest request body [default: 16777216]
+    /// Maximum size of a request body [default: 16777216]
     #[arg(long, env = "WAKELINE_BODY_BYTES_MAX", value_name = "BYTES")]
     body_bytes_max: Option<usize>,
-    /// Time in which a request's headers must arrive [default: 60000]
+    /// Time within which the headers of a request must arrive [default: 60000]
     #[arg(long, env = "WAKELINE_HEADER_TIMEOUT_MS", value_name = "MS")]
     header_timeout_ms: Option<u64>,
-    /// Time in which a client must take in some of its answer [default: 30000]
+    /// Time within which a client must read some of its response [default: 30000]
     #[arg(long, env = "WAKELINE_WRITE_TIMEOUT_MS", value_name = "MS")]
     write_timeout_ms: Option<u64>,
-    /// Time that requests in flight have to finish on SIGTERM [default: 25000]
+    /// Time that requests in flight have to finish after SIGTERM [default: 25000]
     #[arg(long, env = "WAKELINE_DRAIN_TIMEOUT_MS", value_name = "MS")]
     drain_timeout_ms: Option<u64>,
-    /// text or json [default: text]
+    /// Format of the log: text or json [default: text]
     #[arg(long, env = "WAKELINE_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     #[command(flatten)]
@@ -146,7 +149,8 @@ pub(crate) struct ServeArgs {
     access: access::AccessArgs,
 }
 
-/// Settings that come from the environment only, so that they show in no list of processes.
+/// Settings that are read from environment variables and have no flags, because flags show in
+/// process lists.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     pub(crate) api_key: Option<String>,
@@ -155,7 +159,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Those of this process.
+    /// Reads them from the environment of this process.
     pub(crate) fn from_env() -> Self {
         let read = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
@@ -166,45 +170,45 @@ impl Secrets {
     }
 }
 
-/// What becomes of pushes during a maintenance.
+/// What happens to pushes during a maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MaintenancePushes {
-    /// They are stored, and delivered afterwards
+    /// Pushes are stored, and delivered after the maintenance
     Hold,
-    /// They are refused
+    /// Pushes are refused
     Refuse,
 }
 
-/// Defaults and limits of the queue's routes; `[queue]` in the file.
+/// Defaults and limits of the routes of queues; the table `[queue]` of the file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct QueueArgs {
-    /// How long a waiting pop waits if it does not say [default: 30000]
+    /// How long a waiting pop waits if it sets no timeout [default: 30000]
     #[arg(long, env = "WAKELINE_DEFAULT_TIMEOUT_MS", value_name = "MS")]
     default_timeout_ms: Option<u64>,
-    /// How many messages a pop takes if it does not say [default: 1; in poll mode poll_batch]
+    /// How many messages a pop takes if it sets no number [default: 1; in poll mode poll_batch]
     #[arg(long, env = "WAKELINE_DEFAULT_BATCH_SIZE", value_name = "COUNT")]
     default_batch_size: Option<u32>,
-    /// Longest wait that a pop may ask for [default: 300000]
+    /// Maximum timeout that a pop may set [default: 300000]
     #[arg(long, env = "WAKELINE_WAIT_MS_MAX", value_name = "MS")]
     wait_ms_max: Option<u64>,
-    /// Most messages in one request [default: 10000]
+    /// Maximum number of messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
     /// Payload bytes after which a pop takes no further message [default: 33554432]
     #[arg(long, env = "WAKELINE_POP_BYTES_MAX", value_name = "BYTES")]
     pop_bytes_max: Option<u64>,
-    /// Least time between two looks through a queue for messages past their time [default: 60000]
+    /// Minimum time between two scans of a queue for expired messages [default: 60000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_INTERVAL_MS", value_name = "MS")]
     housekeeping_interval_ms: Option<u64>,
-    /// Most rows that housekeeping removes in one transaction [default: 1000]
+    /// Maximum number of rows that housekeeping removes in one transaction [default: 1000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_ROWS_MAX", value_name = "COUNT")]
     housekeeping_rows_max: Option<u32>,
-    /// Days that statistics are kept; 0: none are written [default: 7]
+    /// Days that statistics are kept; 0 writes none [default: 7]
     #[arg(long, env = "WAKELINE_STATS_RETENTION_DAYS", value_name = "DAYS")]
     stats_retention_days: Option<u64>,
-    /// What happens to pushes during a maintenance that does not say: hold or refuse
+    /// What happens to pushes during a maintenance that does not specify it: hold or refuse
     /// [default: hold]
     #[arg(long, env = "WAKELINE_MAINTENANCE_PUSHES", value_name = "MODE")]
     maintenance_pushes: Option<MaintenancePushes>,
@@ -231,16 +235,16 @@ pub(crate) struct Settings {
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) retention: Retention,
-    /// How long figures over time are kept; `None` writes none.
-    pub(crate) figures_kept: Option<Duration>,
+    /// How long statistics are kept; `None` writes none.
+    pub(crate) statistics_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
-    /// What to say of the settings in the log.
+    /// Notes about the settings for the log.
     pub(crate) notes: Vec<String>,
 }
 
 impl ServeArgs {
-    /// The settings of a command that needs a store and its keys only.
-    pub(crate) fn over_store(
+    /// The settings of a command that only needs a store and its keys.
+    pub(crate) fn for_store(
         config: Option<PathBuf>,
         store: StoreArgs,
         encryption_key_file: Option<PathBuf>,
@@ -248,12 +252,12 @@ impl ServeArgs {
         Self { config, store, encryption_key_file, ..Self::default() }
     }
 
-    /// Settings from flags and environment (these), a file, and defaults.
-    pub(crate) fn settle(mut self, secrets: Secrets) -> Result<Settings, ConfigMistake> {
+    /// Combines these settings, which come from flags and environment, with the file and defaults.
+    pub(crate) fn into_settings(mut self, secrets: Secrets) -> Result<Settings, UsageError> {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
         self.access.jwt_secret = secrets.jwt_secret;
-        let notes = aliases::take_over(&mut self, |name| std::env::var(name).ok());
+        let notes = aliases::apply(&mut self, |name| std::env::var(name).ok());
         let file = match &self.config {
             Some(path) => file::read(path)?,
             None => Self::default(),
@@ -269,7 +273,7 @@ impl ServeArgs {
             listen: pick!(self, file, listen).unwrap_or_else(|| ([127, 0, 0, 1], 7632).into()),
             insecure: pick!(self, file, insecure).unwrap_or_default(),
             mode,
-            long_poll: self.long_poll.over(&file.long_poll),
+            long_poll: self.long_poll.resolve(&file.long_poll),
             notify: pick!(self, file, notify).unwrap_or_default(),
             listen_url: pick!(self, file, listen_url),
             pg_pool_max: pick!(self, file, pg_pool_max).unwrap_or(10),
@@ -277,12 +281,12 @@ impl ServeArgs {
             http: http_settings(&self, &file, mode),
             server: server_options(&self, &file),
             log_format: pick!(self, file, log_format).unwrap_or_default(),
-            hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
+            hook: self.hook.resolve(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
-            retention: self.retention.over(&file.retention),
-            figures_kept: retention::kept(pick!(self, file, queue.stats_retention_days), 7),
-            access: self.access.over(&file.access, pick!(self, file, api_key))?,
+            retention: self.retention.resolve(&file.retention),
+            statistics_kept: retention::kept(pick!(self, file, queue.stats_retention_days), 7),
+            access: self.access.resolve(&file.access, pick!(self, file, api_key))?,
             notes,
         };
         settings.check()?;
@@ -291,9 +295,9 @@ impl ServeArgs {
 }
 
 impl Settings {
-    fn check(&self) -> Result<(), ConfigMistake> {
-        let mistake = |error: wakeline_wake::ConfigError| ConfigMistake(error.to_string());
-        let refuse = |text: String| Err(ConfigMistake(text));
+    fn check(&self) -> Result<(), UsageError> {
+        let mistake = |error: wakeline_wake::ConfigError| UsageError(error.to_string());
+        let refuse = |text: String| Err(UsageError(text));
         self.mode.validate().map_err(mistake)?;
         self.long_poll.validate().map_err(mistake)?;
         self.hook.check()?;
@@ -317,11 +321,11 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses to serve other machines if nobody has to say who they are: there is neither a key
-    /// in the settings or the store nor a way to verify tokens.
-    pub(crate) fn refuse_if_open(&self, open: bool) -> Result<(), ConfigMistake> {
+    /// Refuses to serve other machines without authentication. `open`: there is no key, neither in
+    /// the settings nor in the store, and no way to verify tokens.
+    pub(crate) fn refuse_if_open(&self, open: bool) -> Result<(), UsageError> {
         if open && !self.insecure && !self.listen.ip().is_loopback() {
-            return Err(ConfigMistake(format!(
+            return Err(UsageError(format!(
                 "listen: {} can be reached from other machines: create a key with `wakeline key \
                  create`, or set WAKELINE_API_KEY, so that requests need one, or pass --insecure \
                  to allow unauthenticated access",
@@ -332,9 +336,9 @@ impl Settings {
     }
 }
 
-/// What the process was started with goes before the file, keys themselves before a file of them.
-fn key_source(over: &ServeArgs, under: &ServeArgs) -> KeySource {
-    for args in [over, under] {
+/// Flags and environment take precedence over the file, and keys over a key file.
+fn key_source(flags: &ServeArgs, file: &ServeArgs) -> KeySource {
+    for args in [flags, file] {
         if let Some(text) = &args.encryption_keys {
             return KeySource::Text(text.clone());
         }
@@ -342,26 +346,27 @@ fn key_source(over: &ServeArgs, under: &ServeArgs) -> KeySource {
             return KeySource::File(path.clone());
         }
     }
-    KeySource::Unsaid
+    KeySource::NotConfigured
 }
 
-fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSettings {
+fn http_settings(flags: &ServeArgs, file: &ServeArgs, mode: WakeMode) -> HttpSettings {
     let preset = HttpSettings::default();
-    let default_timeout = pick!(over, under, queue.default_timeout_ms);
-    let batch_len_max = pick!(over, under, queue.batch_len_max).unwrap_or(preset.batch_len_max);
-    // What was said for all modes goes before what this one takes by itself.
-    let unsaid = match mode {
+    let default_timeout = pick!(flags, file, queue.default_timeout_ms);
+    let batch_len_max = pick!(flags, file, queue.batch_len_max).unwrap_or(preset.batch_len_max);
+    // A value that is set for all modes takes precedence over the batch of poll mode.
+    let default_batch_len = match mode {
         WakeMode::Poll(poll) => poll.batch.min(batch_len_max),
         _ => preset.default_batch_len,
     };
     HttpSettings {
         default_timeout: millis(default_timeout, preset.default_timeout),
-        default_batch_len: pick!(over, under, queue.default_batch_size).unwrap_or(unsaid),
-        wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
+        default_batch_len: pick!(flags, file, queue.default_batch_size)
+            .unwrap_or(default_batch_len),
+        wait_max: millis(pick!(flags, file, queue.wait_ms_max), preset.wait_max),
         batch_len_max,
-        pop_bytes_max: pick!(over, under, queue.pop_bytes_max).unwrap_or(preset.pop_bytes_max),
-        body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
-        maintenance_pushes: match pick!(over, under, queue.maintenance_pushes) {
+        pop_bytes_max: pick!(flags, file, queue.pop_bytes_max).unwrap_or(preset.pop_bytes_max),
+        body_bytes_max: pick!(flags, file, body_bytes_max).unwrap_or(preset.body_bytes_max),
+        maintenance_pushes: match pick!(flags, file, queue.maintenance_pushes) {
             Some(MaintenancePushes::Refuse) => PushGate::Refuse,
             Some(MaintenancePushes::Hold) | None => PushGate::Hold,
         },
@@ -369,21 +374,21 @@ fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSet
     }
 }
 
-fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
+fn server_options(flags: &ServeArgs, file: &ServeArgs) -> ServerOptions {
     let preset = ServerOptions::default();
     ServerOptions {
-        header_timeout: millis(pick!(over, under, header_timeout_ms), preset.header_timeout),
-        write_timeout: millis(pick!(over, under, write_timeout_ms), preset.write_timeout),
-        drain_timeout: millis(pick!(over, under, drain_timeout_ms), preset.drain_timeout),
+        header_timeout: millis(pick!(flags, file, header_timeout_ms), preset.header_timeout),
+        write_timeout: millis(pick!(flags, file, write_timeout_ms), preset.write_timeout),
+        drain_timeout: millis(pick!(flags, file, drain_timeout_ms), preset.drain_timeout),
         ..preset
     }
 }
 
-fn housekeeping(over: &ServeArgs, under: &ServeArgs) -> Housekeeping {
+fn housekeeping(flags: &ServeArgs, file: &ServeArgs) -> Housekeeping {
     let preset = Housekeeping::default();
     Housekeeping {
-        interval: millis(pick!(over, under, queue.housekeeping_interval_ms), preset.interval),
-        rows_max: pick!(over, under, queue.housekeeping_rows_max).unwrap_or(preset.rows_max),
+        interval: millis(pick!(flags, file, queue.housekeeping_interval_ms), preset.interval),
+        rows_max: pick!(flags, file, queue.housekeeping_rows_max).unwrap_or(preset.rows_max),
         ..preset
     }
 }
@@ -398,12 +403,12 @@ mod tests {
     use clap::Parser as _;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct TestCommandLine {
         #[command(flatten)]
         args: ServeArgs,
     }
 
-    fn settle(flags: &[&str], file: Option<&str>) -> Result<Settings, ConfigMistake> {
+    fn parse(flags: &[&str], file: Option<&str>) -> Result<Settings, UsageError> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut line = vec!["serve".to_owned()];
         line.extend(flags.iter().map(|flag| (*flag).to_owned()));
@@ -412,12 +417,12 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             line.extend(["--config".to_owned(), path.display().to_string()]);
         }
-        Line::parse_from(line).args.settle(Secrets::default())
+        TestCommandLine::parse_from(line).args.into_settings(Secrets::default())
     }
 
     #[test]
-    fn nothing_said_means_a_file_and_loopback() {
-        let settings = settle(&[], None).expect("valid");
+    fn defaults_are_a_sqlite_file_and_loopback() {
+        let settings = parse(&[], None).expect("valid");
         assert_eq!(settings.store, StoreChoice::Sqlite { path: "wakeline.db".into() });
         assert_eq!(settings.listen.to_string(), "127.0.0.1:7632");
         assert_eq!(settings.mode, WakeMode::Fused);
@@ -426,16 +431,16 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_the_file() {
+    fn flags_take_precedence_over_the_file() {
         let file = "store = \"postgres://db/x\"\nschema = \"team\"\nwake_mode = \"poll\"\n\
                     poll_interval_ms = 7\nnotify = \"trigger\"\n\
                     prepared_statements = \"off\"\n\
-                    [long_poll]\nintentions_max = 5\nmax_wait_time_ms = 9\n\
+                    [long_poll]\nwaiters_max = 5\nmax_wait_time_ms = 9\n\
                     [queue]\nbatch_len_max = 3\n";
-        let settings = settle(&["--intentions-max", "6"], Some(file)).expect("valid");
+        let settings = parse(&["--waiters-max", "6"], Some(file)).expect("valid");
         let url = "postgres://db/x".to_owned();
         assert_eq!(settings.store, StoreChoice::Postgres { url, schema: "team".into() });
-        assert_eq!(settings.long_poll.intentions_max, 6);
+        assert_eq!(settings.long_poll.waiters_max, 6);
         assert_eq!(settings.long_poll.max_wait_time, Duration::from_millis(9));
         assert_eq!(settings.http.batch_len_max, 3);
         assert_eq!(settings.notify, NotifyMode::Trigger);
@@ -445,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_that_name_no_batch_take_the_modes_own_unless_one_is_set_for_all() {
+    fn poll_batch_is_the_default_batch_in_poll_mode_only() {
         for (flags, len) in [
             (&["--wake-mode", "fused", "--poll-batch", "7"][..], 1),
             (&["--wake-mode", "poll"], 10),
@@ -453,25 +458,21 @@ mod tests {
             (&["--wake-mode", "poll", "--default-batch-size", "2"], 2),
             (&["--wake-mode", "poll", "--batch-len-max", "4"], 4),
         ] {
-            assert_eq!(
-                settle(flags, None).expect("valid").http.default_batch_len,
-                len,
-                "{flags:?}"
-            );
+            assert_eq!(parse(flags, None).expect("valid").http.default_batch_len, len, "{flags:?}");
         }
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_setting() {
         for (flags, file, named) in [
             (&["--store", "redis://x"][..], None, "store"),
             (&["--store", "sqlite:"], None, "names no file"),
             (&[], Some("colour = 1"), "colour"),
             (&[], Some("lissten = \"127.0.0.1:1\""), "did you mean listen?"),
-            (&[], Some("intentions_max = 1"), "[long_poll]"),
-            (&[], Some("[long_poll]\nintention_max = 1"), "did you mean intentions_max?"),
+            (&[], Some("waiters_max = 1"), "[long_poll]"),
+            (&[], Some("[long_poll]\nwaiter_max = 1"), "did you mean waiters_max?"),
             (&[], Some("[qeue]\nbatch_len_max = 1"), "did you mean queue?"),
-            (&[], Some("[long_poll]\nintentions_max = \"x\""), "intentions_max"),
+            (&[], Some("[long_poll]\nwaiters_max = \"x\""), "waiters_max"),
             (&[], Some("notify = \"maybe\""), "notify"),
             (&[], Some("prepared_statements = \"yes\""), "auto, on or off"),
             (&["--claims-in-flight-max", "0"], None, "claims_in_flight_max"),
@@ -480,13 +481,13 @@ mod tests {
             (&[], Some("[hook]\nallow = [\"10.0.0.0/33\"]"), "allow"),
             (&["--hook-poll-workers", "0"], None, "poll_workers"),
         ] {
-            let mistake = settle(flags, file).expect_err(named).to_string();
+            let mistake = parse(flags, file).expect_err(named).to_string();
             assert!(mistake.contains(named), "{named}: {mistake}");
         }
     }
 
     #[test]
-    fn mistakes_in_the_file_show_no_secrets() {
+    fn errors_in_the_file_show_no_secrets() {
         for (file, named) in [
             ("listen = \"127.0.0.1:1\"\nencryption_keys = k1:U0VDUkVU\n", "line 2"),
             ("api_key = \"U0VDUkVU\nlisten = 1\n", "line 1"),
@@ -495,43 +496,43 @@ mod tests {
             ("api_key = \"U0VDUkVU\"\napi_key = \"U0VDUkVU\"", "line 2"),
             ("api_kee = \"U0VDUkVU\"", "api_kee"),
         ] {
-            let mistake = settle(&[], Some(file)).expect_err(named).to_string();
+            let mistake = parse(&[], Some(file)).expect_err(named).to_string();
             assert!(mistake.contains(named) && !mistake.contains("U0VD"), "{file}: {mistake}");
         }
-        let mistake = settle(&[], Some("api_key = 7242")).expect_err("a number").to_string();
+        let mistake = parse(&[], Some("api_key = 7242")).expect_err("a number").to_string();
         assert!(!mistake.contains("7242"), "{mistake}");
     }
 
     #[test]
-    fn other_machines_are_served_with_a_key_or_on_purpose() {
-        let open = settle(&["--listen", "0.0.0.0:1"], None).expect("only the store can tell");
+    fn other_machines_are_served_only_with_a_key_or_insecure() {
+        let open = parse(&["--listen", "0.0.0.0:1"], None).expect("valid");
         let mistake = open.refuse_if_open(true).expect_err("refused").to_string();
         assert!(mistake.contains("WAKELINE_API_KEY") && mistake.contains("--insecure"));
         assert!(open.refuse_if_open(false).is_ok());
         for flags in [&["--listen", "0.0.0.0:1", "--insecure"][..], &["--listen", "[::1]:1"]] {
-            let settings = settle(flags, None).expect("valid");
+            let settings = parse(flags, None).expect("valid");
             assert!(settings.refuse_if_open(true).is_ok(), "{flags:?}");
         }
     }
 
     #[test]
-    fn keys_that_are_said_go_before_a_file_of_them_and_flags_before_the_file() {
-        let said = |flags: &[&str], file| settle(flags, file).expect("valid").keys;
-        assert_eq!(said(&[], None), KeySource::Unsaid);
+    fn flags_take_precedence_over_keys_in_the_file() {
+        let keys = |flags: &[&str], file| parse(flags, file).expect("valid").keys;
+        assert_eq!(keys(&[], None), KeySource::NotConfigured);
         let file = "encryption_keys = \"a:b\"";
-        assert_eq!(said(&[], Some(file)), KeySource::Text("a:b".into()));
+        assert_eq!(keys(&[], Some(file)), KeySource::Text("a:b".into()));
         let flag = &["--encryption-key-file", "/k"][..];
-        assert_eq!(said(flag, Some(file)), KeySource::File("/k".into()));
+        assert_eq!(keys(flag, Some(file)), KeySource::File("/k".into()));
     }
 
     #[test]
-    fn webhooks_have_a_mode_and_a_pace_of_their_own() {
-        let plain = settle(&["--wake-mode", "compete"], None).expect("valid").hook;
+    fn webhooks_have_their_own_wake_mode_and_batch() {
+        let plain = parse(&["--wake-mode", "compete"], None).expect("valid").hook;
         assert_eq!((plain.mode, plain.poll_workers, plain.slots), (WakeMode::Compete, 10, 1000));
         assert!(plain.guard.allow.is_empty() && !plain.guard.https_only);
         let file = "[hook]\nallow = [\"10.0.0.0/8\"]\nwake_mode = \"poll\"\npoll_batch = 3\n";
         let flags = ["--hook-allow", "127.0.0.0/8,::1", "--hook-https-only"];
-        let hook = settle(&flags, Some(file)).expect("valid").hook;
+        let hook = parse(&flags, Some(file)).expect("valid").hook;
         assert_eq!(hook.guard.allow.len(), 2);
         assert!(hook.guard.https_only);
         let WakeMode::Poll(poll) = hook.mode else { panic!("{:?}", hook.mode) };
@@ -539,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_poll_as_the_server_does_unless_told_otherwise() {
+    fn webhooks_inherit_the_poll_settings_of_the_server() {
         let server = ["--poll-interval-ms", "20", "--poll-batch", "4", "--poll-adaptive", "false"];
         for (modes, interval) in [
             (&["--wake-mode", "poll"][..], 20),
@@ -547,7 +548,7 @@ mod tests {
             (&["--wake-mode", "fused", "--hook-wake-mode", "poll"], 20),
             (&["--hook-wake-mode", "poll", "--hook-poll-interval-ms", "7"], 7),
         ] {
-            let hook = settle(&[&server[..], modes].concat(), None).expect("valid").hook;
+            let hook = parse(&[&server[..], modes].concat(), None).expect("valid").hook;
             let WakeMode::Poll(poll) = hook.mode else { panic!("{modes:?}: {:?}", hook.mode) };
             let interval = Duration::from_millis(interval);
             assert_eq!((poll.interval, poll.batch, poll.adaptive), (interval, 4, false));

@@ -1,14 +1,14 @@
-//! The keys that secrets are sealed with, and `wakeline encryption-key`.
+//! The encryption keys of a server, and `wakeline encryption-key`.
 //!
 //! # Invariants
-//! * Nothing secret is stored without a key. On SQLite one is made beside the database, so that
-//!   nobody has to think of it before a first try; on PostgreSQL all nodes need the same, so it is
-//!   the operator's.
-//! * A key is made only for a store without endpoints and encrypted queues: for others there was
-//!   one, and a new one opens nothing of theirs.
-//! * A node without keys does not serve a store with encrypted queues: it would take messages that
-//!   it cannot open.
-//! * A key file is there as a whole or not at all.
+//! * Nothing secret is stored without a key. On SQLite a key is created beside the database, so
+//!   that a first try needs no set-up. On PostgreSQL all nodes need the same key, so that the
+//!   operator has to provide it.
+//! * A key is created only for a store without endpoints and encrypted queues. Other stores had a
+//!   key before, and a new one cannot decrypt their data.
+//! * A node without keys does not serve a store with encrypted queues: it would claim messages that
+//!   it cannot decrypt.
+//! * A key file is complete or does not exist.
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -16,94 +16,102 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use wakeline_seal::KeyRing;
-use wakeline_store::WholeStore;
+use wakeline_encryption::EncryptionKeys;
+use wakeline_store::Backend;
 
-use crate::config::{ConfigMistake, Settings, StoreChoice};
-use crate::say;
+use crate::config::{Settings, StoreChoice, UsageError};
+use crate::print_line;
 
-/// Where keys come from.
+/// Where the encryption keys come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// Nothing was said.
+    /// No setting names keys.
     #[default]
-    Unsaid,
-    /// A text with all keys.
+    NotConfigured,
+    /// The text of all keys.
     Text(String),
-    /// A file with all keys.
+    /// A file that contains all keys.
     File(PathBuf),
 }
 
-/// Prints a new key.
+/// Runs `wakeline encryption-key`: prints a new key.
 pub(crate) fn print_new(id: Option<String>) -> anyhow::Result<ExitCode> {
-    let key = KeyRing::generate(&id.unwrap_or_else(new_id))?;
-    // A name that cannot be an id is found by reading the key back.
-    KeyRing::parse(&key).map_err(|error| ConfigMistake(format!("--id: {error}")))?;
-    say(&key);
+    let key = EncryptionKeys::generate(&id.unwrap_or_else(new_id))?;
+    // `generate` does not check the id: parse the key, which refuses an invalid one.
+    EncryptionKeys::parse(&key).map_err(|error| UsageError(format!("--id: {error}")))?;
+    print_line(&key);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key ring of a server; `None` if it has none.
-pub(crate) async fn ring(
+/// The encryption keys of a server; `None` if it has none and needs none.
+pub(crate) async fn load(
     settings: &Settings,
-    store: &dyn WholeStore,
-) -> anyhow::Result<Option<KeyRing>> {
+    store: &dyn Backend,
+) -> anyhow::Result<Option<EncryptionKeys>> {
     match (&settings.keys, &settings.store) {
         (KeySource::Text(text), _) => {
-            let mistake = |error| ConfigMistake(format!("encryption_keys: {error}"));
-            Ok(Some(KeyRing::parse(text).map_err(mistake)?))
+            let mistake = |error| UsageError(format!("encryption_keys: {error}"));
+            Ok(Some(EncryptionKeys::parse(text).map_err(mistake)?))
         }
-        (KeySource::File(path), _) => read(path).map(Some),
-        (KeySource::Unsaid, StoreChoice::Sqlite { path }) => beside(path, store).await.map(Some),
-        (KeySource::Unsaid, StoreChoice::Postgres { .. }) if store.keys_needed().await?.queues => {
+        (KeySource::File(path), _) => read_file(path).map(Some),
+        (KeySource::NotConfigured, StoreChoice::Sqlite { path }) => {
+            load_or_create_beside(path, store).await.map(Some)
+        }
+        (KeySource::NotConfigured, StoreChoice::Postgres { .. })
+            if store.keys_needed().await?.queues =>
+        {
             let text = "encryption_keys: this store has encrypted queues: set \
                         WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to the keys of its \
                         other nodes";
-            Err(ConfigMistake(text.to_owned()).into())
+            Err(UsageError(text.to_owned()).into())
         }
-        (KeySource::Unsaid, StoreChoice::Postgres { .. }) => Ok(None),
+        (KeySource::NotConfigured, StoreChoice::Postgres { .. }) => Ok(None),
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<KeyRing> {
+fn read_file(path: &Path) -> anyhow::Result<EncryptionKeys> {
     let shown = path.display();
     let open_to_others = std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
     if open_to_others {
         let text = "other users can read the file with the encryption keys: run chmod 600 on it";
         tracing::warn!(path = %shown, "{text}");
     }
-    let mistake = |error| ConfigMistake(format!("encryption_key_file: {shown}: {error}"));
-    Ok(KeyRing::read(path).map_err(mistake)?)
+    let mistake = |error| UsageError(format!("encryption_key_file: {shown}: {error}"));
+    Ok(EncryptionKeys::read(path).map_err(mistake)?)
 }
 
-/// The key beside a database; made if there is none and none was needed so far.
-async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRing> {
+/// Reads the key file beside a SQLite database. Creates it if no data needs an earlier key.
+async fn load_or_create_beside(
+    database: &Path,
+    store: &dyn Backend,
+) -> anyhow::Result<EncryptionKeys> {
     let path = with_suffix(database, ".key");
     if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
         let needed = store.keys_needed().await?;
         if needed.endpoints || needed.queues {
-            let what = match needed.queues {
-                true => "read from its encrypted queues",
-                false => "sent to the endpoints of this store",
+            let what = if needed.queues {
+                "read from its encrypted queues"
+            } else {
+                "sent to the endpoints of this store"
             };
             let text = format!(
                 "encryption_key_file: {} does not exist, and without it nothing can be {what}: \
                  restore it beside the database, or name the file with --encryption-key-file",
                 path.display()
             );
-            return Err(ConfigMistake(text).into());
+            return Err(UsageError(text).into());
         }
-        make(&path)
+        create_file(&path)
             .with_context(|| format!("cannot create the encryption key file {}", path.display()))?;
     }
-    read(&path)
+    read_file(&path)
 }
 
-/// Makes a file with a new key, unless somebody else just did.
-fn make(path: &Path) -> anyhow::Result<()> {
-    let half = with_suffix(path, &format!(".{}", uuid::Uuid::new_v4().simple()));
-    let made = write_key(&half).map(|()| std::fs::hard_link(&half, path));
-    std::fs::remove_file(&half).or_else(|error| match error.kind() {
+/// Creates a file with a new key, unless another process created it at the same time.
+fn create_file(path: &Path) -> anyhow::Result<()> {
+    let temporary = with_suffix(path, &format!(".{}", uuid::Uuid::new_v4().simple()));
+    let made = write_key(&temporary).map(|()| std::fs::hard_link(&temporary, path));
+    std::fs::remove_file(&temporary).or_else(|error| match error.kind() {
         ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
@@ -115,7 +123,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    // Its name must last as long as what it will seal.
+    // Sync the folder: data must not be encrypted with a key that a crash could lose.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(())
@@ -124,7 +132,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
 fn write_key(path: &Path) -> anyhow::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{}", KeyRing::generate(&new_id())?)?;
+    writeln!(file, "{}", EncryptionKeys::generate(&new_id())?)?;
     file.sync_all()?;
     Ok(())
 }
@@ -147,21 +155,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_is_made_once_whole_and_for_its_owner_only() {
+    async fn a_key_file_is_created_once_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let database = folder.path().join("w.db");
         let store = SqliteStore::open(SqliteOptions::new(&database)).await.expect("opened");
-        let made = beside(&database, &store).await.expect("made");
-        make(&folder.path().join("w.db.key")).expect("it is there");
-        let again = beside(&database, &store).await.expect("read");
-        let halves = std::fs::read_dir(folder.path()).expect("a folder").filter(|entry| {
+        let made = load_or_create_beside(&database, &store).await.expect("made");
+        create_file(&folder.path().join("w.db.key")).expect("it is there");
+        let again = load_or_create_beside(&database, &store).await.expect("read");
+        let leftovers = std::fs::read_dir(folder.path()).expect("a folder").filter(|entry| {
             let name = entry.as_ref().expect("an entry").file_name();
             name.to_string_lossy().starts_with("w.db.key.")
         });
-        assert_eq!(halves.count(), 0, "nothing half is left");
+        assert_eq!(leftovers.count(), 0, "no temporary file is left");
         assert_eq!(made.active(), again.active());
-        let sealed = made.seal(b"place", b"text").expect("sealed");
-        assert_eq!(again.open(b"place", &sealed).expect("opened"), b"text");
+        let encrypted = made.encrypt(b"place", b"text").expect("encrypted");
+        assert_eq!(again.decrypt(b"place", &encrypted).expect("decrypted"), b"text");
         let mode = std::fs::metadata(folder.path().join("w.db.key")).expect("there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
     }

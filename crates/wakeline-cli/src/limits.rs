@@ -1,13 +1,13 @@
-//! The process's descriptor limit, which bounds how many clients it can hold.
+//! The limit of open files, which bounds the number of client connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wakeline_core::error_chain;
 
-/// Descriptors kept for the store, the listener and the rest.
+/// Descriptors reserved for the store, the listener and everything else.
 const RESERVE: u64 = 256;
 
-/// Raises the soft limit to the hard one; returns how many connections fit under it, beside
-/// so many to endpoints of webhooks (which get a quarter of it at most).
+/// Raises the soft limit to the hard limit. Returns how many client connections fit under it,
+/// beside `outgoing` connections to endpoints of webhooks, which get a quarter of it at most.
 pub(crate) fn connections_max(outgoing: u32) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

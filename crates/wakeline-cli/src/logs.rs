@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! * Logging neither blocks nor fails: lines wait in memory for a thread that writes them. If
-//!   nobody reads standard error, lines are dropped and counted; if its reader is gone, they go
-//!   nowhere.
-//! * The same line over and over is written once, and then counted.
+//!   standard error is not read fast enough, lines are dropped and counted. If it is closed, they
+//!   are discarded.
+//! * Repeated lines are written once, and then counted.
 
 mod repeats;
 
@@ -21,33 +21,33 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use self::repeats::Repeats;
-use crate::config::ConfigMistake;
+use self::repeats::RepeatedLines;
+use crate::config::UsageError;
 
-/// Lines that may wait to be written.
+/// Maximum number of lines that wait to be written.
 const LINES_LEN_MAX: usize = 10_000;
-/// Time for lines that wait to be written when the process ends.
+/// How long the end of the process waits for the remaining lines to be written.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text for people, in colour on a terminal.
     #[default]
     Text,
-    /// For machines: one JSON object a line.
+    /// One JSON object per line, for machines.
     Json,
 }
 
-/// Begins to log. `WAKELINE_LOG` chooses what, in the syntax of `RUST_LOG`.
-pub(crate) fn start(format: LogFormat) -> Result<Flush, ConfigMistake> {
+/// Starts logging. `WAKELINE_LOG` is the filter, in the syntax of `RUST_LOG`.
+pub(crate) fn start(format: LogFormat) -> Result<FlushOnDrop, UsageError> {
     let chosen = std::env::var_os("WAKELINE_LOG").unwrap_or_default();
     let filter = filter(&chosen.to_string_lossy())?;
-    let repeats = Repeats::default();
+    let repeats = RepeatedLines::default();
     let (lines, flush) = LogLines::start(io::stderr(), repeats.clone());
     let logs = tracing_subscriber::fmt::layer().with_writer(move || lines.clone());
-    // Colours are for people: not for files and collectors.
+    // No colours in files and for log collectors.
     let logs = logs.with_ansi(io::stderr().is_terminal());
     let registry = tracing_subscriber::registry().with(filter).with(repeats);
     match format {
@@ -57,9 +57,9 @@ pub(crate) fn start(format: LogFormat) -> Result<Flush, ConfigMistake> {
     Ok(flush)
 }
 
-/// What to log. A word alone is a level or one of our crates: anything else would be taken for a
-/// target that does not exist, and nothing would be logged.
-fn filter(text: &str) -> Result<EnvFilter, ConfigMistake> {
+/// Parses the filter. A word without `=` must be a level or one of our crates: any other word would
+/// be a target that does not exist, so that nothing would be logged.
+fn filter(text: &str) -> Result<EnvFilter, UsageError> {
     if text.trim().is_empty() {
         return Ok("info".into());
     }
@@ -68,63 +68,67 @@ fn filter(text: &str) -> Result<EnvFilter, ConfigMistake> {
     if let Some(wrong) =
         parts().find(|part| !is_target(part) && part.parse::<LevelFilter>().is_err())
     {
-        return Err(ConfigMistake(format!(
+        return Err(UsageError(format!(
             "WAKELINE_LOG: {wrong:?} is not a level: use off, error, warn, info, debug or trace, \
              or TARGET=LEVEL, like wakeline_http=debug,info"
         )));
     }
-    let mistake = |error| ConfigMistake(format!("WAKELINE_LOG: {text:?}: {error}"));
+    let mistake = |error| UsageError(format!("WAKELINE_LOG: {text:?}: {error}"));
     EnvFilter::builder().parse(text).map_err(mistake)
 }
 
-/// Takes lines and never fails: each write is one line.
+/// Queues lines for the writing thread. Each write is one line, and never fails.
 #[derive(Debug, Clone)]
 struct LogLines {
-    waiting: SyncSender<Line>,
+    waiting: SyncSender<WriterCommand>,
     dropped: Arc<AtomicU64>,
 }
 
+/// A message to the writing thread.
 #[derive(Debug)]
-enum Line {
+enum WriterCommand {
+    /// Writes a line.
     Text(Vec<u8>),
-    /// Everything before this was written: say so.
+    /// Replies when everything before it is written.
     Flush(SyncSender<()>),
 }
 
-/// Waits, when it is dropped, until what was logged before is written; but not for long.
+/// When dropped, waits up to [`FLUSH_TIME`] until all earlier lines are written.
 #[derive(Debug)]
-pub(crate) struct Flush(SyncSender<Line>);
+pub(crate) struct FlushOnDrop(SyncSender<WriterCommand>);
 
 impl LogLines {
-    fn start(out: impl Write + Send + 'static, repeats: Repeats) -> (Self, Flush) {
+    fn start(out: impl Write + Send + 'static, repeats: RepeatedLines) -> (Self, FlushOnDrop) {
         let (waiting, lines) = sync_channel(LINES_LEN_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&dropped);
-        let flush = Flush(waiting.clone());
+        let flush = FlushOnDrop(waiting.clone());
         let thread = std::thread::Builder::new().name("wakeline-logs".to_owned());
-        // Without the thread there are no logs; the server itself can do without.
-        let _ = thread.spawn(move || write_lines(out, &lines, (&counted, &repeats)));
+        // If the thread cannot be started there are no logs, but the server still works.
+        let _ = thread.spawn(move || write_lines(out, &lines, &counted, &repeats));
         (Self { waiting, dropped }, flush)
     }
 }
 
+/// Writes lines until all senders are gone.
 fn write_lines(
     mut out: impl Write,
-    lines: &Receiver<Line>,
-    (dropped, repeats): (&AtomicU64, &Repeats),
+    lines: &Receiver<WriterCommand>,
+    dropped: &AtomicU64,
+    repeats: &RepeatedLines,
 ) {
     loop {
-        // With nothing to count there is nothing to wake up for.
-        let line = match repeats.next_over(Instant::now()) {
+        // Without repeated lines there is no deadline: wait for the next line.
+        let line = match repeats.time_until_expiry(Instant::now()) {
             Some(wait) => lines.recv_timeout(wait),
             None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        repeats::log(repeats.take_over(Instant::now()));
+        repeats::log(repeats.take_expired(Instant::now()));
         match line {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
-            Ok(Line::Text(text)) => {
-                // There is no other place where a failure could be reported.
+            Ok(WriterCommand::Text(text)) => {
+                // A failure to write the log cannot be reported anywhere else.
                 let _ = out.write_all(&text);
                 let lost = dropped.swap(0, Ordering::Relaxed);
                 if lost > 0 {
@@ -134,7 +138,7 @@ fn write_lines(
                     );
                 }
             }
-            Ok(Line::Flush(done)) => {
+            Ok(WriterCommand::Flush(done)) => {
                 let _ = out.flush();
                 let _ = done.try_send(());
             }
@@ -144,7 +148,7 @@ fn write_lines(
 
 impl Write for LogLines {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if self.waiting.try_send(Line::Text(text.to_vec())).is_err() {
+        if self.waiting.try_send(WriterCommand::Text(text.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(text.len())
@@ -155,12 +159,12 @@ impl Write for LogLines {
     }
 }
 
-impl Drop for Flush {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
-        // If nobody reads standard error the last lines are lost.
+        // If standard error is not read, the last lines are lost.
         let deadline = Instant::now() + FLUSH_TIME;
         let (done, flushed) = sync_channel(1);
-        let mut flush = Line::Flush(done);
+        let mut flush = WriterCommand::Flush(done);
         while let Err(TrySendError::Full(unsent)) = self.0.try_send(flush) {
             if Instant::now() >= deadline {
                 return;
@@ -176,7 +180,7 @@ impl Drop for Flush {
 mod tests {
     use super::*;
 
-    /// Lets so many lines through, then stands still until it is dropped with its sender.
+    /// Accepts a line for each message of a channel, and blocks while there is none. Counts lines.
     struct Stuck(Receiver<()>, Arc<AtomicU64>);
 
     impl Write for Stuck {
@@ -192,19 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_costs_lines_and_nothing_else() {
-        let (go_on, stands) = sync_channel(0);
+    fn lines_are_dropped_while_standard_error_is_not_read() {
+        let (resume, blocked) = sync_channel(0);
         let written = Arc::new(AtomicU64::new(0));
         let (mut lines, flush) =
-            LogLines::start(Stuck(stands, Arc::clone(&written)), Repeats::default());
+            LogLines::start(Stuck(blocked, Arc::clone(&written)), RepeatedLines::default());
         for _ in 0..LINES_LEN_MAX + 100 {
             lines.write_all(b"line\n").expect("it never fails");
         }
         let dropped = lines.dropped.load(Ordering::Relaxed);
         assert!((99..=100).contains(&dropped), "{dropped}");
-        drop(go_on);
-        // There is room again as soon as one line is written.
-        while flush.0.try_send(Line::Text(b"last\n".to_vec())).is_err() {
+        drop(resume);
+        // The queue has capacity again as soon as one line is written.
+        while flush.0.try_send(WriterCommand::Text(b"last\n".to_vec())).is_err() {
             std::thread::yield_now();
         }
         drop(flush);
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_log_is_understood_or_refused() {
+    fn an_invalid_filter_is_refused() {
         for fine in ["", "info", "OFF", "wakeline_http", "wakeline_http=debug,warn", "hyper=trace"]
         {
             assert!(filter(fine).is_ok(), "{fine}");
@@ -225,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_no_error() {
+    fn closed_standard_error_is_not_an_error() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
-        let (mut lines, flush) = LogLines::start(writer, Repeats::default());
+        let (mut lines, flush) = LogLines::start(writer, RepeatedLines::default());
         lines.write_all(b"line\n").expect("it never fails");
         drop(flush);
     }

@@ -1,10 +1,11 @@
-//! The binary `wakeline`: the server, its migrations, its OpenAPI document, tools for webhooks.
+//! The binary `wakeline`: the server, and commands that administer its store.
 //!
 //! # Where it sits
-//! At the top: the only place that names a concrete store and puts the parts together.
+//! At the top: it reads the settings, opens a concrete store and composes the services on it.
 //!
 //! # Invariants
-//! * Exit code 0 is success, 1 a failure at work, 2 a mistake in the command line or configuration.
+//! * The exit code is 0 for success, 1 for a failure and 2 for an error in the command line or the
+//!   configuration.
 
 mod access;
 mod bench;
@@ -30,7 +31,7 @@ use wakeline_store::StoreError;
 
 use crate::access::{AuditArgs, KeyCommand};
 use crate::bench::BenchCommand;
-use crate::config::{ConfigMistake, ServeArgs};
+use crate::config::{ServeArgs, UsageError};
 use crate::dlq::DlqCommand;
 use crate::hook::HookCommand;
 use crate::maintenance::MaintenanceCommand;
@@ -44,15 +45,16 @@ use crate::rekey::RekeyArgs;
 #[command(name = "wakeline", version)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
+/// The commands of the binary.
 #[derive(Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "parsed once per process")]
-enum Command {
+enum CliCommand {
     /// Run the server
     Serve(ServeArgs),
-    /// Bring the store's schema up to date, or show which migrations are applied
+    /// Update the schema of the store, or list its migrations
     #[command(subcommand)]
     Migrate(MigrateCommand),
     /// Print the OpenAPI document
@@ -60,29 +62,29 @@ enum Command {
     /// Create, list, revoke and rotate API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List audit events, newest first: who did what to which target
+    /// List audit events, newest first, with their actor, action and target
     Audit(AuditArgs),
     /// List queues with message counts (pending, processing, completed, dead, lost); configure one
     Queues(QueuesArgs),
     /// List, show, redrive and purge dead letters
     #[command(subcommand)]
     Dlq(DlqCommand),
-    /// Hold or refuse pushes and pause pops, on all nodes of a store
+    /// Hold or refuse pushes, or pause pops, on all nodes of a store
     #[command(subcommand)]
     Maintenance(MaintenanceCommand),
-    /// Measure wake modes on the PostgreSQL or the disk of a store, beside its data
+    /// Benchmark the wake modes on the database of a store, without touching its data
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Tools for those who receive webhooks
+    /// Tools for receivers of webhooks
     #[command(subcommand)]
     Hook(HookCommand),
-    /// Print a new key for encryption at rest, for WAKELINE_ENCRYPTION_KEYS or a key file
+    /// Print a new encryption key, for WAKELINE_ENCRYPTION_KEYS or an encryption key file
     EncryptionKey {
-        /// Its id: letters, digits, '-' and '_' [default: random]
+        /// Id of the key: letters, digits, '-' and '_' [default: random]
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
-    /// Re-encrypt all encrypted data with the first key
+    /// Re-encrypt all encrypted data of a store with the first encryption key
     Rekey(RekeyArgs),
 }
 
@@ -91,18 +93,18 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
+            print_error(&format!("{error:#}"));
+            ExitCode::from(if is_usage_error(&error) { 2 } else { 1 })
         }
     }
 }
 
-/// The command line. Help, and what is wrong with its form, is printed by the parser.
+/// Parses the command line. The parser itself prints help and syntax errors, and exits.
 fn parse() -> anyhow::Result<Cli> {
     let line: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    Cli::try_parse().or_else(|error| match values::mistake(&Cli::command(), &error, &line) {
-        Some(mistake) => Err(mistake.into()),
+    Cli::try_parse().or_else(|error| match values::explain(&Cli::command(), &error, &line) {
+        Some(explained) => Err(explained.into()),
         None => error.exit(),
     })
 }
@@ -114,43 +116,43 @@ fn check_environment() -> anyhow::Result<()> {
     Ok(config::check_environment(&Cli::command(), variables)?)
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Migrate(command) => migrate::run(command),
-        Command::Openapi => Ok(print_openapi()),
-        Command::Key(command) => access::run_key(command),
-        Command::Audit(args) => access::run_audit(args),
-        Command::Queues(args) => queues::run(args),
-        Command::Dlq(command) => dlq::run(command),
-        Command::Maintenance(command) => maintenance::run(command),
-        Command::Bench(command) => bench::run(command),
-        Command::Hook(command) => hook::run(command),
-        Command::EncryptionKey { id } => keys::print_new(id),
-        Command::Rekey(args) => rekey::run(args),
+        CliCommand::Serve(args) => serve::run(args),
+        CliCommand::Migrate(command) => migrate::run(command),
+        CliCommand::Openapi => Ok(print_openapi()),
+        CliCommand::Key(command) => access::run_key(command),
+        CliCommand::Audit(args) => access::run_audit(args),
+        CliCommand::Queues(args) => queues::run(args),
+        CliCommand::Dlq(command) => dlq::run(command),
+        CliCommand::Maintenance(command) => maintenance::run(command),
+        CliCommand::Bench(command) => bench::run(command),
+        CliCommand::Hook(command) => hook::run(command),
+        CliCommand::EncryptionKey { id } => keys::print_new(id),
+        CliCommand::Rekey(args) => rekey::run(args),
     }
 }
 
-/// Whether the user's settings are to blame: some of them only a store can judge.
-fn is_mistake(error: &anyhow::Error) -> bool {
-    let blamed = |error: &StoreError| matches!(error, StoreError::Invalid { .. });
-    error.is::<ConfigMistake>() || error.downcast_ref::<StoreError>().is_some_and(blamed)
+/// Whether the error is caused by the user's settings. Some of them only a store can check.
+fn is_usage_error(error: &anyhow::Error) -> bool {
+    let invalid = |error: &StoreError| matches!(error, StoreError::Invalid { .. });
+    error.is::<UsageError>() || error.downcast_ref::<StoreError>().is_some_and(invalid)
 }
 
 fn print_openapi() -> ExitCode {
-    say(wakeline_http::openapi().trim_end());
+    print_line(wakeline_http::openapi().trim_end());
     ExitCode::SUCCESS
 }
 
 /// Prints a line for the user. A closed pipe is the reader's choice, not an error.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Reports a mistake or a failure on standard error. Unlike `eprintln`, it does not panic if that
-/// is closed: the exit code still tells.
-pub(crate) fn complain(text: &str) {
+/// Prints an error to standard error. Unlike `eprintln`, it does not panic if standard error is
+/// closed: the exit code still reports the failure.
+pub(crate) fn print_error(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "wakeline: {text}");
 }

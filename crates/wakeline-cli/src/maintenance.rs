@@ -1,98 +1,106 @@
-//! `wakeline maintenance on|off|status`: on the store itself, also while servers run on it.
+//! `wakeline maintenance on|off|status`. It opens the store directly and can be used while servers
+//! run on it.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use wakeline_store::{Maintenance, PushGate, SetMaintenance, WholeStore};
+use wakeline_store::{Backend, Maintenance, PushGate, SetMaintenance};
 
-use crate::access::{Common, deed, on_store, print};
+use crate::access::{StoreCommandArgs, cli_action, on_store, print};
 
-/// What to do.
+/// Subcommands of `wakeline maintenance`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum MaintenanceCommand {
-    /// Hold pushes back from now on: they are stored, and delivered after the end
+    /// Start a maintenance: pushes are stored, and delivered after its end
     On(OnArgs),
-    /// End it for pushes and pops: what was held back is delivered before what is pushed then
+    /// End a maintenance for pushes and pops; held messages are delivered before new ones
     Off(OffArgs),
-    /// Say what is suspended, and how much is held back
+    /// Show what is suspended, and how many messages are held
     Status(StatusArgs),
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OnArgs {
-    /// Pause pops, and leave pushes as they are
+    /// Pause pops, and do not change pushes
     #[arg(long, conflicts_with = "refuse")]
     pops: bool,
-    /// Refuse pushes instead of holding them back
+    /// Refuse pushes instead of storing them
     #[arg(long)]
     refuse: bool,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OffArgs {
-    /// Let pops go on, and leave pushes as they are
+    /// Resume pops, and do not change pushes
     #[arg(long)]
     pops: bool,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
-/// Runs the command.
+/// Runs `wakeline maintenance`.
 pub(crate) fn run(command: MaintenanceCommand) -> anyhow::Result<ExitCode> {
     match command {
         MaintenanceCommand::On(OnArgs { pops, refuse, common }) => {
             let gate = if refuse { PushGate::Refuse } else { PushGate::Hold };
-            change(&common, if pops { Wish::Pops(true) } else { Wish::Pushes(gate) })
+            change(
+                &common,
+                if pops { MaintenanceChange::Pops(true) } else { MaintenanceChange::Pushes(gate) },
+            )
         }
-        MaintenanceCommand::Off(OffArgs { pops, common }) => {
-            change(&common, if pops { Wish::Pops(false) } else { Wish::Nothing })
-        }
+        MaintenanceCommand::Off(OffArgs { pops, common }) => change(
+            &common,
+            if pops { MaintenanceChange::Pops(false) } else { MaintenanceChange::Nothing },
+        ),
         MaintenanceCommand::Status(StatusArgs { common }) => {
-            on_store(&common, async |store| tell(&common, store.as_ref()).await)
+            on_store(&common, async |store| print_status(&common, store.as_ref()).await)
         }
     }
 }
 
-/// What is to be changed.
+/// The change that a command makes.
 #[derive(Debug, Clone, Copy)]
-enum Wish {
+enum MaintenanceChange {
     Pushes(PushGate),
     Pops(bool),
-    /// Everything goes on.
+    /// Resumes pushes and pops.
     Nothing,
 }
 
-fn change(common: &Common, wish: Wish) -> anyhow::Result<ExitCode> {
+fn change(common: &StoreCommandArgs, requested: MaintenanceChange) -> anyhow::Result<ExitCode> {
     let none = SetMaintenance::default();
-    let (target, detail, set) = match wish {
-        Wish::Pushes(gate) => ("pushes", word(gate), SetMaintenance { pushes: Some(gate), ..none }),
-        Wish::Pops(paused) => {
+    let (target, detail, set) = match requested {
+        MaintenanceChange::Pushes(gate) => {
+            ("pushes", gate_name(gate), SetMaintenance { pushes: Some(gate), ..none })
+        }
+        MaintenanceChange::Pops(paused) => {
             let detail = if paused { "pause" } else { "off" };
             ("pops", detail, SetMaintenance { pops_paused: Some(paused), ..none })
         }
-        Wish::Nothing => {
+        MaintenanceChange::Nothing => {
             let set = SetMaintenance { pushes: Some(PushGate::Open), pops_paused: Some(false) };
             ("pushes and pops", "off", set)
         }
     };
     on_store(common, async |store| {
-        deed("maintenance.set", target, detail).during(store.set_maintenance(set)).await?;
-        // Servers do the same for what they come across; this is for what nobody asks for.
+        cli_action("maintenance.set", target, detail).during(store.set_maintenance(set)).await?;
+        // A server releases held messages of the queues that it serves. This command releases the
+        // others, too.
         while store.release_held().await? > 0 {}
-        tell(common, store.as_ref()).await
+        print_status(common, store.as_ref()).await
     })
 }
 
-fn word(gate: PushGate) -> &'static str {
+fn gate_name(gate: PushGate) -> &'static str {
     match gate {
         PushGate::Open => "off",
         PushGate::Hold => "hold",
@@ -100,20 +108,20 @@ fn word(gate: PushGate) -> &'static str {
     }
 }
 
-async fn tell(common: &Common, store: &dyn WholeStore) -> anyhow::Result<()> {
+async fn print_status(common: &StoreCommandArgs, store: &dyn Backend) -> anyhow::Result<()> {
     let Maintenance { pushes, pops_paused } = store.maintenance().await?;
     let held = store.held_messages().await?;
     let value = json!({
-        "pushes": match pushes { PushGate::Open => "open", other => word(other) },
+        "pushes": match pushes { PushGate::Open => "open", other => gate_name(other) },
         "popsPaused": pops_paused,
         "heldMessages": held,
     });
     let pushes = match pushes {
-        PushGate::Open => "go through",
-        PushGate::Hold => "are held back",
-        PushGate::Refuse => "are refused",
+        PushGate::Open => "accepted",
+        PushGate::Hold => "held",
+        PushGate::Refuse => "refused",
     };
-    let pops = if pops_paused { "pause" } else { "go on" };
+    let pops = if pops_paused { "paused" } else { "accepted" };
     let lines = [
         format!("pushes  {pushes}"),
         format!("pops    {pops}"),

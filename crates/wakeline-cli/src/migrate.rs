@@ -1,4 +1,4 @@
-//! `wakeline migrate up|status`
+//! `wakeline migrate up|status` updates the schema of a store, or lists its migrations.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,20 +7,20 @@ use anyhow::Context as _;
 use clap::Subcommand;
 
 use crate::config::{StoreArgs, StoreChoice};
-use crate::{say, store};
+use crate::{print_line, store};
 
 const OF_POSTGRES: &str = "cannot read or change the schema of the PostgreSQL store";
 
-/// What to do with the schema.
+/// Subcommands of `wakeline migrate`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum MigrateCommand {
-    /// Apply what is missing
+    /// Apply all pending migrations
     Up(StoreArgs),
-    /// Say what is applied and what is missing; exit code 1 if something is
+    /// List applied and pending migrations; the exit code is 1 if some are pending
     Status(StoreArgs),
 }
 
-/// Runs a migration command.
+/// Runs `wakeline migrate`.
 pub(crate) fn run(command: MigrateCommand) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -44,7 +44,7 @@ async fn up(choice: StoreChoice) -> anyhow::Result<ExitCode> {
             list("function", &report.functions);
         }
     }
-    say("up to date");
+    print_line("up to date");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -55,7 +55,7 @@ async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
             let all = all.with_context(|| of_sqlite(&path))?;
             for migration in &all {
                 let word = if migration.applied { "applied" } else { "pending" };
-                say(&format!("{word:9} {:04}_{}", migration.version, migration.name));
+                print_line(&format!("{word:9} {:04}_{}", migration.version, migration.name));
             }
             all.iter().all(|migration| migration.applied)
         }
@@ -68,7 +68,7 @@ async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
             status.is_current()
         }
     };
-    say(if current { "up to date" } else { "behind: run `wakeline migrate up`" });
+    print_line(if current { "up to date" } else { "behind: run `wakeline migrate up`" });
     Ok(if current { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -78,6 +78,6 @@ fn of_sqlite(path: &Path) -> String {
 
 fn list(word: &str, names: &[String]) {
     for name in names {
-        say(&format!("{word:9} {name}"));
+        print_line(&format!("{word:9} {name}"));
     }
 }

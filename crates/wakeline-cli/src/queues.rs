@@ -1,5 +1,5 @@
-//! `wakeline queues`: how queues stand, and their options; on the store itself, also while servers
-//! run on it.
+//! `wakeline queues` lists queues with message counts, or changes the options of one. It opens the
+//! store directly and can be used while servers run on it.
 
 use std::process::ExitCode;
 
@@ -7,62 +7,64 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use wakeline_core::{OptionsPatch, QueueName};
-use wakeline_store::{Page, PatchQueue, QueueTally};
+use wakeline_store::{Page, PatchQueue, QueueCounts};
 
-use crate::access::{Common, deed, on_store, print};
-use crate::config::ConfigMistake;
+use crate::access::{StoreCommandArgs, cli_action, on_store, print};
+use crate::config::UsageError;
 
-/// Which queues to list, or which to configure.
+/// Arguments of `wakeline queues`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct QueuesArgs {
     #[command(subcommand)]
     command: Option<QueuesCommand>,
     #[command(flatten)]
-    list: ListArgs,
+    list: QueueListArgs,
 }
 
-/// What to do with a queue.
+/// Subcommands of `wakeline queues`.
 #[derive(Debug, Clone, Subcommand)]
 enum QueuesCommand {
-    /// Change options of a queue; those that are not named stay as they are. Prints all options
+    /// Change options of a queue, and print all of its options; options that are not named keep
+    /// their values
     Configure(ConfigureArgs),
 }
 
 #[derive(Debug, Clone, Args)]
 struct ConfigureArgs {
-    /// The queue
+    /// Name of the queue
     #[arg(value_name = "QUEUE")]
     queue: String,
-    /// Make the queue if there is none
+    /// Create the queue if it does not exist
     #[arg(long)]
     create: bool,
-    /// Messages need no order: any number of consumers work at once (the option unordered)
+    /// Set the option unordered: any number of consumers process a partition at once
     #[arg(long)]
     unordered: bool,
-    /// An option and its value, named as over HTTP, like leaseTime=60; can be repeated
+    /// An option and its value, with the option names of the HTTP API, like leaseTime=60; can be
+    /// repeated
     #[arg(long = "set", value_name = "OPTION=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 #[derive(Debug, Clone, Args)]
-struct ListArgs {
+struct QueueListArgs {
     /// Only this queue
     #[arg(value_name = "QUEUE")]
     queue: Option<String>,
-    /// At most so many
+    /// Maximum number of queues
     #[arg(long, default_value = "1000", value_name = "COUNT")]
     limit: u32,
-    /// After skipping so many
+    /// Number of queues to skip
     #[arg(long, default_value = "0", value_name = "COUNT")]
     offset: u32,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
-/// Lists queues with message counts, or configures one.
+/// Runs `wakeline queues`.
 pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         Some(QueuesCommand::Configure(args)) => configure(args),
@@ -70,8 +72,8 @@ pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn queue_name(name: String) -> Result<QueueName, ConfigMistake> {
-    QueueName::new(name).map_err(|error| ConfigMistake(format!("queue: {error}")))
+fn queue_name(name: String) -> Result<QueueName, UsageError> {
+    QueueName::new(name).map_err(|error| UsageError(format!("queue: {error}")))
 }
 
 fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
@@ -80,7 +82,7 @@ fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
     let name = queue.to_string();
     let command = PatchQueue { queue, namespace: None, task: None, options, create: args.create };
     on_store(&args.common, async |store| {
-        let patched = deed("queue.configure", &name, "").during(store.patch(command)).await?;
+        let patched = cli_action("queue.configure", &name, "").during(store.patch(command)).await?;
         let Some((detail, _)) = patched else {
             bail!("there is no queue {name}: add --create to create it");
         };
@@ -93,12 +95,13 @@ fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Options from the command line. What is no JSON is a text: no quotes are needed around a word.
-fn options(set: &[String], unordered: bool) -> Result<OptionsPatch, ConfigMistake> {
+/// Parses options of the command line. A value that is not JSON is a string, so that words need no
+/// quotes.
+fn options(set: &[String], unordered: bool) -> Result<OptionsPatch, UsageError> {
     let mut options = Map::new();
     for pair in set {
         let Some((name, text)) = pair.split_once('=') else {
-            return Err(ConfigMistake(format!("--set {pair}: write it like leaseTime=60")));
+            return Err(UsageError(format!("--set {pair}: write it like leaseTime=60")));
         };
         let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
         options.insert(name.to_owned(), value);
@@ -108,16 +111,16 @@ fn options(set: &[String], unordered: bool) -> Result<OptionsPatch, ConfigMistak
     }
     if options.is_empty() {
         let text = "name at least one option: --unordered, or --set OPTION=VALUE";
-        return Err(ConfigMistake(text.to_owned()));
+        return Err(UsageError(text.to_owned()));
     }
-    wakeline_http::parse_options(options).map_err(ConfigMistake)
+    wakeline_http::parse_options(options).map_err(UsageError)
 }
 
-fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
+fn list(args: QueueListArgs) -> anyhow::Result<ExitCode> {
     let queue = args.queue.map(queue_name).transpose()?;
     let page = Page { limit: args.limit, offset: args.offset };
     on_store(&args.common, async |store| {
-        let all = store.queue_tallies(queue.as_ref(), page).await?;
+        let all = store.queue_counts(queue.as_ref(), page).await?;
         if let Some(queue) = queue.as_ref().filter(|_| all.is_empty() && page.offset == 0) {
             bail!("there is no queue {queue}: `wakeline queues` lists all queues");
         }
@@ -128,37 +131,37 @@ fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn queue_json(one: &QueueTally) -> Value {
-    let tally = one.tally;
+fn queue_json(one: &QueueCounts) -> Value {
+    let counts = one.messages;
     json!({
         "queue": one.queue.as_str(),
         "namespace": one.namespace.as_ref().map(|name| name.as_str()),
         "task": one.task.as_ref().map(|name| name.as_str()),
         "partitions": one.partitions,
         "leases": one.leases,
-        "total": tally.total,
-        "pending": tally.pending,
-        "processing": tally.processing,
-        "failed": tally.retrying,
-        "completed": tally.completed(),
-        "deadLetter": tally.dead_letters,
+        "total": counts.total,
+        "pending": counts.pending,
+        "processing": counts.processing,
+        "failed": counts.retrying,
+        "completed": counts.completed(),
+        "deadLetter": counts.dead_letters,
         "expired": one.losses.expired,
         "evicted": one.losses.evicted,
         "dropped": one.losses.dropped,
     })
 }
 
-fn queue_line(one: &QueueTally) -> String {
-    let tally = one.tally;
+fn queue_line(one: &QueueCounts) -> String {
+    let counts = one.messages;
     let lost = one.losses.expired + one.losses.evicted + one.losses.dropped;
     format!(
         "{} {} {} {} {} {} {} {lost}",
         one.queue,
         one.partitions,
-        tally.total,
-        tally.pending,
-        tally.processing,
-        tally.completed(),
-        tally.dead_letters
+        counts.total,
+        counts.pending,
+        counts.processing,
+        counts.completed(),
+        counts.dead_letters
     )
 }

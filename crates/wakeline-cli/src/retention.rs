@@ -1,14 +1,14 @@
-//! Removes what is past its time: ended orchestration instances, old webhook messages; and goes on
-//! with deletions that were interrupted.
+//! Removes ended orchestration instances and old webhook messages after their retention, and
+//! resumes deletions that were interrupted.
 //!
 //! # Where it sits
 //! A background task of each server. The stores do the work in short transactions; several nodes
-//! may do it at once.
+//! may run it at the same time.
 //!
 //! # Invariants
-//! * It looks for deletions that were interrupted when it starts, and once an hour for these and
-//!   for what is past its time by the store's clock; an idle server asks nothing more.
-//! * A stop waits for the piece that is under way, and for no other.
+//! * It looks for interrupted deletions when it starts, and once an hour for these and for data
+//!   past its retention by the store's clock. An idle server sends no further statements.
+//! * A shutdown waits only for the transaction in progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,31 +19,31 @@ use tokio_util::sync::CancellationToken;
 use wakeline_core::{Timestamp, error_chain};
 use wakeline_store::flow::InstanceFilter;
 use wakeline_store::hook::ExpireMessages;
-use wakeline_store::{StatsQuery, StoreError, WholeStore};
+use wakeline_store::{Backend, StatsQuery, StoreError};
 
-/// The time between two looks for what is past its time.
+/// The time between two passes.
 const EVERY: Duration = Duration::from_secs(3600);
-/// The first look, and the soonest after another.
+/// The time until the first pass, and the minimum time between two.
 const SOON: Duration = Duration::from_secs(1);
-/// The time after which something that failed is tried again.
+/// The time until a failed pass is tried again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Instances without a parent that are deleted together.
+/// Instances without a parent that one transaction deletes, with their children.
 const ROOTS: u32 = 100;
-/// Rows of webhooks that are removed together.
+/// Rows of webhooks that one transaction removes.
 const ROWS: u32 = 500;
 
-/// How long things that have ended are kept; `None` for ever.
+/// How long data is kept; `None` means indefinitely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// Orchestration instances that have ended, with all below them.
+    /// Ended orchestration instances, with their children.
     pub(crate) instances: Option<Duration>,
     /// Webhook messages with their deliveries and attempts.
     pub(crate) webhooks: Option<Duration>,
 }
 
 impl Retention {
-    /// Runs until `shutdown`.
-    pub(crate) async fn run(self, store: Arc<dyn WholeStore>, shutdown: CancellationToken) {
+    /// Runs passes until `shutdown`.
+    pub(crate) async fn run(self, store: Arc<dyn Backend>, shutdown: CancellationToken) {
         let (mut pause, mut expire_at) = (SOON, Instant::now() + AGAIN);
         while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
             let expires = expire_at <= Instant::now();
@@ -61,7 +61,7 @@ impl Retention {
                 Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
                 Err(error) => {
                     let error = error_chain(&error);
-                    tracing::warn!(error, "retention failed; it is tried again");
+                    tracing::warn!(error, "retention failed; trying again later");
                     AGAIN
                 }
             };
@@ -69,10 +69,10 @@ impl Retention {
         }
     }
 
-    /// Removes all that is past its time.
+    /// Removes all data past its retention.
     async fn expire(
         self,
-        store: &dyn WholeStore,
+        store: &dyn Backend,
         shutdown: &CancellationToken,
     ) -> Result<(), StoreError> {
         if let Some(keep) = self.instances {
@@ -85,9 +85,9 @@ impl Retention {
     }
 }
 
-/// Goes on with interrupted deletions. Returns when the next one can be gone on with.
+/// Resumes interrupted deletions. Returns the time until the next one can be resumed.
 async fn clear_deleted(
-    store: &dyn WholeStore,
+    store: &dyn Backend,
     shutdown: &CancellationToken,
 ) -> Result<Option<Duration>, StoreError> {
     let mut due = store.clear_deleted().await?;
@@ -98,7 +98,7 @@ async fn clear_deleted(
 }
 
 async fn expire_instances(
-    store: &dyn WholeStore,
+    store: &dyn Backend,
     keep: Duration,
     shutdown: &CancellationToken,
 ) -> Result<(), StoreError> {
@@ -115,7 +115,7 @@ async fn expire_instances(
 }
 
 async fn expire_messages(
-    store: &dyn WholeStore,
+    store: &dyn Backend,
     keep: Duration,
     shutdown: &CancellationToken,
 ) -> Result<(), StoreError> {
@@ -138,9 +138,9 @@ fn count(what: &'static str, removed: u64) {
     counter!("wakeline_retention_removed_total", "what" => what).increment(removed);
 }
 
-/// The moment so long ago by the store's clock, which the ends of instances are written by. The
-/// clock of this machine may be wrong.
-async fn ago(store: &dyn WholeStore, span: Duration) -> Result<Timestamp, StoreError> {
+/// The time `span` ago by the store's clock, which also records the end of instances. The clock of
+/// this machine may be wrong.
+async fn ago(store: &dyn Backend, span: Duration) -> Result<Timestamp, StoreError> {
     // Without a span, the range of statistics ends at the store's present.
     let (range, _) = store.node_stats(StatsQuery::default()).await?;
     let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
@@ -155,8 +155,8 @@ mod tests {
     use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
     use wakeline_store::StoreAdmin as _;
     use wakeline_store::flow::{
-        DeleteInstances, FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth,
-        InstanceState, TerminateInstance, Watched,
+        DeleteInstances, FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceState,
+        NewInstance, TerminateInstance, Watched,
     };
 
     use super::*;
@@ -170,20 +170,20 @@ mod tests {
     async fn ended(store: &SqliteStore, instance: &str) -> InstanceId {
         let id = started(store, instance).await;
         let name = OrchestrationName::new("main").expect("a name");
-        let birth = InstanceBirth { name, parent: None };
+        let new_instance = NewInstance { name, parent: None };
         let command = TerminateInstance {
             instance: id.clone(),
             state: InstanceState::Terminated,
             output: Bytes::from_static(b"{}"),
             messages: Vec::new(),
-            birth: Some(birth),
+            new_instance: Some(new_instance),
         };
         assert!(store.terminate(command).await.expect("terminated").0);
         id
     }
 
     #[tokio::test]
-    async fn a_pass_removes_ended_instances_past_their_time_and_no_others() {
+    async fn a_pass_removes_only_ended_instances_past_their_retention() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = SqliteOptions::new(folder.path().join("w.db"));
         let store = SqliteStore::open(options).await.expect("a store");
@@ -214,7 +214,7 @@ mod tests {
         store.enqueue(events, Vec::new()).await.expect("stored");
         let instances = vec![InstanceId::new("large").expect("an id")];
         let deletion = store.delete_instances(DeleteInstances { instances, force: true });
-        // Its first command is under way when the caller goes away.
+        // The caller is cancelled while the first command is in flight.
         assert!(tokio::time::timeout(Duration::ZERO, deletion).await.is_err());
         let left = async || store.depths().await.expect("counted").messages;
         while left().await == 5_000 {
@@ -226,7 +226,7 @@ mod tests {
         let retention = Retention { instances: None, webhooks: None };
         let running = tokio::spawn(retention.run(Arc::new(store.clone()), shutdown.clone()));
         while left().await > 0 {
-            assert!(began.elapsed() < Duration::from_secs(40), "nobody goes on with it");
+            assert!(began.elapsed() < Duration::from_secs(40), "the deletion is not resumed");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         shutdown.cancel();

@@ -1,4 +1,5 @@
-//! `wakeline serve`
+//! `wakeline serve`: opens the store, starts the services and the HTTP server on it, and stops them
+//! in order.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -10,25 +11,26 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeline_access::Access;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_flow::provider::{
     HookHints, Provider as _, QueueHints, StoreProvider, StoreProviderOptions,
 };
 use wakeline_hook::{DispatchOptions, HookService, HookServiceOptions, SendOptions};
-use wakeline_http::{AppState, Certificates, Faces, HttpSettings, Server};
+use wakeline_http::{Apis, AppState, Certificates, HttpSettings, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
-use wakeline_seal::KeyRing;
-use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
+use wakeline_store::{Backend, FanOut, HintOrigin, StoreInfo};
 
-use crate::config::{ConfigMistake, HookSettings, Secrets, ServeArgs, Settings};
+use crate::config::{HookSettings, Secrets, ServeArgs, Settings, UsageError};
 use crate::logs::LogFormat;
-use crate::{keys, limits, logs, say, store};
+use crate::{keys, limits, logs, print_line, store};
 
-/// Time for claims whose waiters have gone to end and be released on shutdown.
+/// How long a shutdown waits for claims without waiters to end, and for their leases to be
+/// released.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let settings = args.settle(Secrets::from_env())?;
+    let settings = args.into_settings(Secrets::from_env())?;
     let _flush = logs::start(settings.log_format)?;
     for note in &settings.notes {
         tracing::info!("{note}");
@@ -37,8 +39,8 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let format = settings.log_format;
     let served = runtime.block_on(serve(settings));
     match (served, format) {
-        // Whoever reads JSON cannot read anything else.
-        (Err(error), LogFormat::Json) if !error.is::<ConfigMistake>() => {
+        // The log is JSON: a plain text line would break its readers.
+        (Err(error), LogFormat::Json) if !error.is::<UsageError>() => {
             tracing::error!(error = format!("{error:#}"), "cannot serve");
             Ok(ExitCode::FAILURE)
         }
@@ -48,8 +50,8 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 
 async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let certificates = certificates(&settings)?;
-    // Before anything can take long: without a handler a signal would end the process, or, if it is
-    // the first one of a container, be ignored.
+    // Handle signals before any slow step. Without a handler a signal would end the process, or be
+    // ignored if the process has the id 1, as in a container.
     tokio::spawn(reload_on_hangup(hangups()?, certificates.clone()));
     let shutdown = CancellationToken::new();
     stop_on_signals(shutdown.clone())?;
@@ -66,18 +68,18 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     })?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let faces = faces(&store, &settings, access).await?;
+    let apis = start_apis(&store, &settings, access).await?;
     let listening = CancellationToken::new();
-    tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
+    tokio::spawn(listen(store.clone(), apis.clone(), listening.clone()));
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max(settings.hook.connections_max());
-    let state = AppState::new(faces.clone(), http_settings(&settings, address.ip()), metrics);
-    let tasks = background(&faces, &store, &settings, &shutdown);
+    let state = AppState::new(apis.clone(), http_settings(&settings, address.ip()), metrics);
+    let tasks = background(&apis, &store, &settings, &shutdown);
     let scheme = if certificates.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     match settings.log_format {
-        LogFormat::Text => greet(&store.info(), &url, !faces.access.is_open()),
+        LogFormat::Text => print_greeting(&store.info(), &url, !apis.access.is_open()),
         LogFormat::Json => log_start(&store.info(), &url),
     }
 
@@ -93,50 +95,52 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
             tracing::error!("the task that {what} panicked; this is a defect: report it");
         }
     }
-    // Before the store closes: a lease that nobody heard of would last its whole time.
-    let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };
+    // Before the store closes: a lease without a consumer would otherwise last its whole time.
+    let settled = async { tokio::join!(apis.queue.settled(), apis.hook.settled()) };
     if tokio::time::timeout(RELEASE_TIME, settled).await.is_err() {
-        tracing::warn!("a claim did not end; what it took is available when its lease ends");
+        tracing::warn!(
+            "a claim did not end in time: its messages become available when their lease expires"
+        );
     }
-    faces.flow.close().await;
+    apis.flow.close().await;
     listening.cancel();
     store.close().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts what is done beside requests until the shutdown. Returns the tasks to wait for, and what
-/// each does.
+/// Starts the background tasks, which run until the shutdown. Returns the tasks to wait for, each
+/// with a description.
 fn background(
-    faces: &Faces,
-    store: &Arc<dyn WholeStore>,
+    apis: &Apis,
+    store: &Arc<dyn Backend>,
     settings: &Settings,
     shutdown: &CancellationToken,
 ) -> [(JoinHandle<()>, &'static str); 4] {
-    let (hook, stop) = (faces.hook.clone(), shutdown.clone());
+    let (hook, stop) = (apis.hook.clone(), shutdown.clone());
     let sending = tokio::spawn(async move { hook.run(stop).await });
-    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
+    let (queue, stop) = (apis.queue.clone(), shutdown.clone());
     tokio::spawn(async move { queue.run(stop).await });
-    let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
-    let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
+    let (queue, how, stop) = (apis.queue.clone(), settings.housekeeping, shutdown.clone());
+    let housekeeping = tokio::spawn(async move { queue.run_housekeeping(how, stop).await });
     let removing = tokio::spawn(settings.retention.run(store.clone(), shutdown.clone()));
-    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
-    let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
+    let (queue, stop) = (apis.queue.clone(), shutdown.clone());
+    let counting = tokio::spawn(async move { queue.run_statistics(stop).await });
     [
         (sending, "sends webhooks"),
-        (keeping, "does the housekeeping"),
+        (housekeeping, "does the housekeeping"),
         (removing, "applies retention"),
         (counting, "counts statistics"),
     ]
 }
 
-/// Queues, orchestrations and webhooks over one store.
-async fn faces(
-    store: &Arc<dyn WholeStore>,
+/// Starts the services of queues, orchestrations and webhooks on one store.
+async fn start_apis(
+    store: &Arc<dyn Backend>,
     settings: &Settings,
     access: Access,
-) -> anyhow::Result<Faces> {
-    let keys = keys::ring(settings, store.as_ref()).await?.map(Arc::new);
+) -> anyhow::Result<Apis> {
+    let keys = keys::load(settings, store.as_ref()).await?.map(Arc::new);
     if let Some(keys) = &keys {
         store.use_keys(Arc::clone(keys));
     }
@@ -144,27 +148,27 @@ async fn faces(
     let options = QueueServiceOptions {
         mode: settings.mode,
         long_poll: long_poll.clone(),
-        figures_kept: settings.figures_kept,
+        statistics_kept: settings.statistics_kept,
     };
     let queue = QueueService::start(store.clone(), options);
     let hook = hook(store, settings, keys);
-    let tell = hook.sink();
-    let tell: HookHints =
-        Arc::new(move |changes| tell.hook_changed(changes, HintOrigin::InProcess));
+    let sink = hook.sink();
+    let hook_hints: HookHints =
+        Arc::new(move |changes| sink.hook_changed(changes, HintOrigin::InProcess));
     let options = StoreProviderOptions {
         mode: settings.mode,
         long_poll,
-        hook_hints: Some(tell),
+        hook_hints: Some(hook_hints),
         ..StoreProviderOptions::default()
     };
     let flow = flow(store, &queue, options);
-    Ok(Faces { queue, flow, hook, access })
+    Ok(Apis { queue, flow, hook, access })
 }
 
-/// The server's certificate.
+/// Reads the server's TLS certificate, if one is configured.
 fn certificates(settings: &Settings) -> anyhow::Result<Option<Certificates>> {
     let Some(files) = settings.access.tls.clone() else { return Ok(None) };
-    let mistake = |error: std::io::Error| ConfigMistake(format!("tls: {error}"));
+    let mistake = |error: std::io::Error| UsageError(format!("tls: {error}"));
     Ok(Some(Certificates::read(files).map_err(mistake)?))
 }
 
@@ -172,8 +176,8 @@ fn hangups() -> anyhow::Result<Signal> {
     signal(SignalKind::hangup()).context("cannot listen for signals")
 }
 
-/// SIGHUP reads the certificate again. Where there is none it changes nothing: terminals that are
-/// closed and process supervisors send it.
+/// Reads the certificate again on SIGHUP. Without a certificate the signal is ignored, because
+/// closed terminals and process supervisors send it, too.
 async fn reload_on_hangup(mut hangup: Signal, certificates: Option<Certificates>) {
     while hangup.recv().await.is_some() {
         match &certificates {
@@ -183,11 +187,11 @@ async fn reload_on_hangup(mut hangup: Signal, certificates: Option<Certificates>
     }
 }
 
-/// Webhooks over the same store, with keys for what must not be stored in the clear.
+/// Starts webhooks. Their secrets are encrypted with `keys`.
 fn hook(
-    store: &Arc<dyn WholeStore>,
+    store: &Arc<dyn Backend>,
     settings: &Settings,
-    keys: Option<Arc<KeyRing>>,
+    keys: Option<Arc<EncryptionKeys>>,
 ) -> HookService {
     let HookSettings { guard, mode, poll_workers, slots, payload_bytes_max } =
         settings.hook.clone();
@@ -206,27 +210,30 @@ fn hook(
     HookService::start(store.clone(), options)
 }
 
-/// Orchestrations over the same store; what their turns push to queues is told to the queue.
+/// Creates the provider of orchestrations. What their turns push to queues wakes the queue's
+/// waiters.
 fn flow(
-    store: &Arc<dyn WholeStore>,
+    store: &Arc<dyn Backend>,
     queue: &QueueService,
     options: StoreProviderOptions,
 ) -> StoreProvider {
     let sink = queue.sink();
-    let tell: QueueHints = Arc::new(move |changes| sink.changed(changes, HintOrigin::InProcess));
-    let options = StoreProviderOptions { queue_hints: Some(tell), ..options };
+    let queue_hints: QueueHints =
+        Arc::new(move |changes| sink.changed(changes, HintOrigin::InProcess));
+    let options = StoreProviderOptions { queue_hints: Some(queue_hints), ..options };
     StoreProvider::new(store.clone(), options)
 }
 
-/// Hears of other processes, on behalf of all faces. Where all of them poll nobody listens, and the
-/// store is only tended.
-async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: CancellationToken) {
-    let uses_hints = faces.queue.uses_hints() || faces.hook.uses_hints();
-    let Faces { queue, flow, hook, .. } = faces;
+/// Receives the hints of other processes for all services. If all of them poll, it does not listen,
+/// and only does the store's own maintenance.
+async fn listen(store: Arc<dyn Backend>, apis: Apis, shutdown: CancellationToken) {
+    let uses_hints = apis.queue.uses_hints() || apis.hook.uses_hints();
+    let Apis { queue, flow, hook, .. } = apis;
     let sink = Arc::new(FanOut(vec![queue.sink(), Arc::new(flow), hook.sink()]));
-    match uses_hints {
-        true => store.feed(sink, shutdown).await,
-        false => store.tend(sink, shutdown).await,
+    if uses_hints {
+        store.feed(sink, shutdown).await;
+    } else {
+        store.feed_poll_only(sink, shutdown).await;
     }
 }
 
@@ -239,8 +246,7 @@ fn http_settings(settings: &Settings, listen: IpAddr) -> HttpSettings {
     }
 }
 
-/// Registers what happens on SIGTERM and SIGINT. One that comes before the server runs ends the
-/// start.
+/// Handles SIGTERM and SIGINT. A signal before the server runs ends the start.
 fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
     let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
@@ -248,7 +254,7 @@ fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first signal drains; a second one ends the process at once.
+/// The first signal starts a drain; the second ends the process at once.
 async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, shutdown: CancellationToken) {
     for round in 0.. {
         tokio::select! {
@@ -256,29 +262,32 @@ async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, shutdown: 
             _ = interrupt.recv() => {}
         }
         if round > 0 {
-            tracing::warn!("second signal: stopping without a drain");
+            tracing::warn!("second signal: stopping at once, without waiting for requests");
             std::process::exit(1);
         }
         shutdown.cancel();
-        tracing::info!("draining: parked pops are answered, requests in flight finish");
+        tracing::info!(
+            "shutting down: parked pops are answered, and requests in flight may finish"
+        );
     }
 }
 
-/// The greeting for machines.
+/// Logs that the server runs, if the log is JSON.
 fn log_start(store: &StoreInfo, url: &str) {
     tracing::info!(store = store.kind, location = store.location, url, "serving");
 }
 
-fn greet(store: &StoreInfo, url: &str, keyed: bool) {
+/// Prints the URL of the server and commands to try, if the log is text.
+fn print_greeting(store: &StoreInfo, url: &str, keyed: bool) {
     let key = if keyed { " -H \"Authorization: Bearer $WAKELINE_API_KEY\"" } else { "" };
-    say(&format!("store   {} {}", store.kind, store.location));
-    say(&format!("url     {url}   (documentation at {url}/docs)"));
-    say("try     in one shell, wait for a message:");
-    say(&format!("  curl -s{key} '{url}/api/v1/pop/queue/hello?wait=true&autoAck=true'"));
-    say("        in another, push one, and see how the server is:");
-    say(&format!(
+    print_line(&format!("store   {} {}", store.kind, store.location));
+    print_line(&format!("url     {url}   (documentation at {url}/docs)"));
+    print_line("try     in one shell, wait for a message:");
+    print_line(&format!("  curl -s{key} '{url}/api/v1/pop/queue/hello?wait=true&autoAck=true'"));
+    print_line("        in another shell, push a message and check the health of the server:");
+    print_line(&format!(
         "  curl -s{key} {url}/api/v1/push -H 'content-type: application/json' \
          -d '{{\"items\":[{{\"queue\":\"hello\",\"payload\":{{\"text\":\"hi\"}}}}]}}'"
     ));
-    say(&format!("  curl -s{key} {url}/health"));
+    print_line(&format!("  curl -s{key} {url}/health"));
 }

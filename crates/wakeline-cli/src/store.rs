@@ -1,4 +1,4 @@
-//! Opening the store that the settings name.
+//! Opens the store that the settings name.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 
 use crate::config::{Settings, StoreChoice};
 
-/// Time between the first two tries to connect at the start; later ones are up to 16 times that.
+/// Time between the first two tries to connect; it grows up to 16 times.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// Time between two lines in the log about it.
+/// Time between two log lines about failed tries.
 const LOG_EVERY: Duration = Duration::from_secs(10);
-const WAITED: &str = ": it could not be reached in the time of store_wait_ms; is it running, and \
-                      does --store name it?";
+const WAITED: &str = ": it could not be reached within store_wait_ms; is it running, and does \
+                      --store name it?";
 
-/// Opens the store; brings its schema up to date.
-pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeStore>> {
+/// Opens the store and brings its schema up to date.
+pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn Backend>> {
     Ok(match &settings.store {
         StoreChoice::Sqlite { path } => {
             let options = sqlite_options(path);
@@ -37,8 +37,8 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeSto
     })
 }
 
-/// Connects to PostgreSQL; while it cannot be reached, tries again for a time. Machines that start
-/// together start in any order.
+/// Connects to PostgreSQL. Tries again for `wait` while it cannot be reached, because the server
+/// and the database may be started at the same time.
 async fn connect(options: PostgresOptions, wait: Duration) -> anyhow::Result<PostgresStore> {
     let started = Instant::now();
     let mut logged = None;
@@ -64,8 +64,8 @@ async fn connect(options: PostgresOptions, wait: Duration) -> anyhow::Result<Pos
     unreachable!("the loop ends by returning")
 }
 
-/// Refuses a store that does not exist: opening it would make one, and a command that looks into
-/// the wrong place would find it empty.
+/// Refuses a store that does not exist. Opening it would create it, so that a command with a wrong
+/// --store would see an empty store.
 pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()> {
     match choice {
         StoreChoice::Sqlite { path } => {
@@ -95,8 +95,8 @@ pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Opens a store for a command that is soon done with it.
-pub(crate) async fn open_briefly(choice: &StoreChoice) -> anyhow::Result<Arc<dyn WholeStore>> {
+/// Opens a store for a short command, with few connections.
+pub(crate) async fn open_briefly(choice: &StoreChoice) -> anyhow::Result<Arc<dyn Backend>> {
     Ok(match choice {
         StoreChoice::Sqlite { path } => {
             let shown = path.display();

@@ -1,28 +1,28 @@
-//! Values on the command line and in the environment that cannot be used: where the value stands,
-//! and what it must be. Other mistakes are left to the parser of the command line.
+//! Explains invalid values of flags and environment variables: which flag or variable it is, and
+//! what the value must be. Other errors are left to the parser of the command line.
 
 use std::error::Error as _;
 use std::num::ParseIntError;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::config::{ConfigMistake, listed};
+use crate::config::{UsageError, listed};
 
-/// Why a value cannot be used that stands in this command line, or in a variable.
-pub(crate) fn mistake(
+/// Explains why a value is invalid that comes from this command line or from a variable.
+pub(crate) fn explain(
     command: &clap::Command,
     error: &clap::Error,
     line: &[String],
-) -> Option<ConfigMistake> {
+) -> Option<UsageError> {
     let value = text(error, ContextKind::InvalidValue)?;
     let argument = text(error, ContextKind::InvalidArg)?;
     let flag = argument.split(['[', '=', ' ']).next().unwrap_or_default();
     let variable = variable(command, flag).filter(|_| !is_on(line, flag));
     let place = variable.unwrap_or_else(|| argument.clone());
     if value.is_empty() {
-        // Without a variable a value is missing behind the flag, which the parser says itself.
-        let empty = || format!("{place} is set to nothing: unset it, or give it a value");
-        return (place != argument).then(|| ConfigMistake(empty()));
+        // Without a variable, the value of a flag is missing, which the parser reports itself.
+        let empty = || format!("{place} is empty: unset it, or give it a value");
+        return (place != argument).then(|| UsageError(empty()));
     }
     let why = match error.source() {
         Some(source) if source.is::<ParseIntError>() => "must be a whole number".to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn mistake(
         None if error.kind() == ErrorKind::InvalidValue => must_be(error),
         None => return None,
     };
-    Some(ConfigMistake(format!("{place}: {value:?} is not valid: {why}")))
+    Some(UsageError(format!("{place}: {value:?} is not valid: {why}")))
 }
 
 fn must_be(error: &clap::Error) -> String {
@@ -48,7 +48,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// The variable that sets the same as a flag.
+/// The environment variable of a flag.
 fn variable(command: &clap::Command, flag: &str) -> Option<String> {
     let long = flag.strip_prefix("--")?;
     let own = command.get_arguments().find(|argument| argument.get_long() == Some(long));
@@ -71,12 +71,12 @@ mod tests {
         let mut command = crate::Cli::command();
         let error = command.try_get_matches_from_mut(line).expect_err("a mistake");
         let line: Vec<String> = line.iter().map(|one| (*one).to_owned()).collect();
-        let why = mistake(&crate::Cli::command(), &error, &line);
+        let why = explain(&crate::Cli::command(), &error, &line);
         why.map_or_else(String::new, |why| why.to_string())
     }
 
     #[test]
-    fn a_value_that_cannot_be_used_is_named_with_what_it_must_be() {
+    fn an_invalid_value_is_named_with_what_it_must_be() {
         for (value, words) in [
             (["--pg-pool-max", "many"], "\"many\" is not valid: must be a whole number"),
             (["--log-format", "xml"], "must be text or json"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_are_left_to_the_parser() {
+    fn other_errors_are_left_to_the_parser() {
         for line in [&["wakeline", "serv"][..], &["wakeline", "serve", "--listen"]] {
             assert_eq!(explained(line), "", "{line:?}");
         }

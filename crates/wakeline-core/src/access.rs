@@ -1,15 +1,15 @@
-//! What a key or a token allows: verbs on names, by face.
+//! The permissions of API keys and tokens: verbs on names, per API.
 //!
 //! # Invariants
-//! * A scope gives exactly its verb: `admin` includes neither `read` nor anything else.
-//! * Nothing is allowed that no scope names.
+//! * A scope allows exactly its verb: `admin` includes neither `read` nor any other verb.
+//! * Nothing is allowed that no scope allows.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::name::{self, NameError};
 
-/// What a scope is about.
+/// The part of the product that a scope is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Realm {
     /// Queues, by name.
@@ -18,14 +18,14 @@ pub enum Realm {
     Flow,
     /// Webhooks, by application.
     Hook,
-    /// The server itself: metrics, keys, the audit. It has no names.
+    /// The server itself: metrics, keys, the audit log. It has no names.
     Server,
 }
 
 impl Realm {
     const ALL: [Self; 4] = [Self::Queue, Self::Flow, Self::Hook, Self::Server];
 
-    /// The word for it.
+    /// Returns the word for it in scopes.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -36,25 +36,25 @@ impl Realm {
     }
 }
 
-/// What one may do.
+/// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Look.
+    /// Read.
     Read,
-    /// Bring work: push; start and signal (`start`); emit (`emit`).
+    /// Submit work: push to queues, start and signal instances (`start`), emit messages (`emit`).
     Push,
-    /// Take work and settle it: pop; work (`work`); pull (`pull`).
+    /// Take work and settle it: pop from queues, run activities (`work`), pull deliveries (`pull`).
     Pop,
-    /// Change how things are handled, short of removing them.
+    /// Change the configuration, without removing anything.
     Configure,
-    /// Remove, end by force, and what concerns everybody.
+    /// Remove, terminate, and change what concerns all users.
     Admin,
 }
 
 impl Verb {
     const ALL: [Self; 5] = [Self::Read, Self::Push, Self::Pop, Self::Configure, Self::Admin];
 
-    /// The word for it in a realm.
+    /// Returns the word for it in scopes of a realm.
     pub fn as_str(self, realm: Option<Realm>) -> &'static str {
         match (self, realm) {
             (Self::Push, Some(Realm::Flow)) => "start",
@@ -70,25 +70,25 @@ impl Verb {
     }
 }
 
-/// Why a text is not a scope.
+/// The reason why a text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
-    /// It does not have three parts.
+    /// The text does not have three parts.
     #[error("a scope has three parts, like queue:push:orders.*, not {0:?}")]
     Parts(String),
-    /// Its first part is unknown.
+    /// The first part is not a realm.
     #[error("{0:?} is not an area of scopes: use queue, flow, hook, server or *")]
     Realm(String),
-    /// Its second part is unknown.
+    /// The second part is not a verb of the realm.
     #[error("{0:?} is not a verb of {1}: use read, push, pop, configure, admin or *")]
     Verb(String, String),
-    /// Its third part cannot match a name.
+    /// The third part cannot match a name.
     #[error(transparent)]
     Glob(#[from] NameError),
 }
 
-/// One thing that is allowed: `face:verb:name`, where `*` stands for any face, any verb, or any
-/// part of a name.
+/// One permission: `realm:verb:name`, where `*` stands for any realm, any verb, or any part of a
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     realm: Option<Realm>,
@@ -97,22 +97,22 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A verb on everything, in every realm.
+    /// Creates a scope for a verb on everything, in every realm.
     pub fn of_verb(verb: Verb) -> Self {
         Self { realm: None, verb: Some(verb), glob: "*".into() }
     }
 
-    /// Everything.
+    /// Creates a scope that allows everything.
     pub fn everything() -> Self {
         Self { realm: None, verb: None, glob: "*".into() }
     }
 
-    fn is_about(&self, realm: Realm) -> bool {
+    fn includes_realm(&self, realm: Realm) -> bool {
         self.realm.is_none_or(|own| own == realm)
     }
 
-    fn gives(&self, realm: Realm, verb: Verb) -> bool {
-        self.is_about(realm) && self.verb.is_none_or(|own| own == verb)
+    fn allows(&self, realm: Realm, verb: Verb) -> bool {
+        self.includes_realm(realm) && self.verb.is_none_or(|own| own == verb)
     }
 }
 
@@ -151,42 +151,42 @@ impl fmt::Display for Scope {
     }
 }
 
-/// All that a caller may do.
+/// All permissions of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scopes(Vec<Scope>);
 
 impl Scopes {
-    /// These.
+    /// Creates a set of these scopes.
     pub fn new(scopes: Vec<Scope>) -> Self {
         Self(scopes)
     }
 
-    /// Each of them.
+    /// Returns the scopes.
     pub fn iter(&self) -> impl Iterator<Item = &Scope> {
         self.0.iter()
     }
 
-    /// Whether a verb on a name is allowed.
+    /// Returns whether a verb on a name is allowed.
     pub fn allow(&self, realm: Realm, verb: Verb, name: &str) -> bool {
-        self.0.iter().any(|scope| scope.gives(realm, verb) && matches(&scope.glob, name))
+        self.0.iter().any(|scope| scope.allows(realm, verb) && matches(&scope.glob, name))
     }
 
-    /// Whether a verb is allowed on every name there can be.
+    /// Returns whether a verb is allowed on every possible name.
     pub fn allow_all(&self, realm: Realm, verb: Verb) -> bool {
-        self.0.iter().any(|scope| scope.gives(realm, verb) && is_all(&scope.glob))
+        self.0.iter().any(|scope| scope.allows(realm, verb) && is_all(&scope.glob))
     }
 
-    /// Whether a verb is allowed on some name.
+    /// Returns whether a verb is allowed on at least some names.
     pub fn allow_some(&self, realm: Realm, verb: Verb) -> bool {
-        self.0.iter().any(|scope| scope.gives(realm, verb))
+        self.0.iter().any(|scope| scope.allows(realm, verb))
     }
 
-    /// Whether something is allowed on a name, so that it may be known to exist.
+    /// Returns whether any verb is allowed on a name, so that the caller may know that it exists.
     pub fn see(&self, realm: Realm, name: &str) -> bool {
-        self.0.iter().any(|scope| scope.is_about(realm) && matches(&scope.glob, name))
+        self.0.iter().any(|scope| scope.includes_realm(realm) && matches(&scope.glob, name))
     }
 
-    /// Whether everything is allowed.
+    /// Returns whether everything is allowed.
     pub fn is_everything(&self) -> bool {
         let all = |scope: &Scope| scope.realm.is_none() && scope.verb.is_none();
         self.0.iter().any(|scope| all(scope) && is_all(&scope.glob))
@@ -197,7 +197,8 @@ fn is_all(glob: &str) -> bool {
     glob.bytes().all(|byte| byte == b'*')
 }
 
-/// Whether a name fits a glob in which `*` stands for any text. Linear but for the stars.
+/// Returns whether a name matches a glob in which `*` stands for any text. Takes linear time per
+/// star.
 fn matches(glob: &str, name: &str) -> bool {
     let mut pieces = glob.split('*');
     let first = pieces.next().unwrap_or_default();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_gives_its_verb_on_its_names_and_nothing_else() {
+    fn a_scope_allows_its_verb_on_its_names_and_nothing_else() {
         let own = scopes(&["queue:push:orders.*", "hook:read:acme"]);
         assert!(own.allow(Realm::Queue, Verb::Push, "orders.new"));
         assert!(!own.allow(Realm::Queue, Verb::Push, "orders"));
@@ -261,13 +262,13 @@ mod tests {
         }
         // The common word is understood in every realm.
         assert_eq!("hook:push:*".parse::<Scope>().expect("a scope").to_string(), "hook:emit:*");
-        // What follows the second colon is a name, colons and all.
+        // What follows the second colon is a name, including its colons.
         let odd: Scope = "queue:read:a:b".parse().expect("a scope");
         assert!(Scopes::new(vec![odd]).allow(Realm::Queue, Verb::Read, "a:b"));
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn invalid_scopes_are_refused() {
         for text in ["", "queue", "queue:push", "queue:push:", "quue:push:*", "queue:emit:*"] {
             assert!(text.parse::<Scope>().is_err(), "{text}");
         }

@@ -1,9 +1,10 @@
-//! Errors with their causes, in one line.
+//! Formats errors with their causes in one line.
 
 use std::error::Error;
 
-/// An error with all its causes, for a log or a person: drivers say what is wrong in a cause, and
-/// print the error itself as "db error". A cause that the text before it ends with is not repeated.
+/// Formats an error with all its causes, for a log or a person. Drivers report what is wrong in a
+/// cause and print the error itself as "db error". A cause that the text before it already ends
+/// with is not repeated.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

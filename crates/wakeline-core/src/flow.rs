@@ -1,8 +1,8 @@
-//! The nouns of durable orchestrations: instances, capabilities, tags, sessions, tokens, and what
-//! a commit may have changed for those who wait.
+//! The basic types of durable orchestrations: instances, capabilities, tags, sessions, tokens, and
+//! the changes that a commit reports to waiters.
 //!
 //! # Invariants
-//! * A token describes itself (what it leases, which rows): no table translates it.
+//! * A token is self-describing (what it leases, which rows): no table is needed to resolve it.
 //! * Tags, names and sessions are filters of a line, never topics: a waiter may take five tags or
 //!   any.
 
@@ -19,7 +19,7 @@ use crate::id::IdError;
 use crate::name::{NameError, check, name};
 
 name!(
-    /// Identifies an orchestration instance; chosen by whoever starts it.
+    /// Identifies an orchestration instance; chosen by the client that starts it.
     InstanceId, "instance"
 );
 name!(
@@ -27,8 +27,8 @@ name!(
     OrchestrationName, "orchestration"
 );
 name!(
-    /// What code an instance needs, as the runtimes spell it: a name, or a name and a version.
-    /// A store compares it as a whole.
+    /// The code that an instance requires, in the runtime's notation: a name, or a name and a
+    /// version. A store compares it as a whole.
     Capability, "capability"
 );
 name!(
@@ -52,14 +52,14 @@ name!(
     KvKey, "key"
 );
 
-/// A lease of a lane (one instance's turn) or of a work item (one activity).
+/// The fencing token for a lease of a lane (one instance's turn) or of a work item (one activity).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowToken {
     /// The lane of the instance.
     pub lane: i64,
     /// The work item, or `None` for the lease of the lane itself.
     pub work: Option<i64>,
-    /// Made by the node that claimed; whoever does not know it can change nothing.
+    /// A random key, created by the node that claimed. Without it nothing can be changed.
     pub key: Uuid,
 }
 
@@ -99,14 +99,14 @@ fn parse_token(text: &str) -> Option<FlowToken> {
 /// Which instances a dispatcher can run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Capabilities {
-    /// Whatever there is.
+    /// All instances.
     Any,
-    /// Only those that need one of these.
+    /// Only instances that need one of these capabilities.
     Of(BTreeSet<Capability>),
 }
 
 impl Capabilities {
-    /// Whether an instance that needs this can be run.
+    /// Returns whether an instance that needs this capability can be run.
     pub fn allow(&self, capability: &Capability) -> bool {
         match self {
             Self::Any => true,
@@ -118,9 +118,9 @@ impl Capabilities {
 /// Which activities a worker takes, by tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TagFilter {
-    /// All, with or without a tag.
+    /// All activities, with or without a tag.
     Any,
-    /// Those without a tag if `untagged`, and those with one of `tags`.
+    /// Activities without a tag if `untagged`, and those with one of `tags`.
     Of {
         /// Whether activities without a tag are taken.
         untagged: bool,
@@ -130,12 +130,12 @@ pub enum TagFilter {
 }
 
 impl TagFilter {
-    /// Only activities without a tag.
+    /// Creates a filter that takes only activities without a tag.
     pub fn untagged() -> Self {
         Self::Of { untagged: true, tags: BTreeSet::new() }
     }
 
-    /// Whether an activity with this tag is taken.
+    /// Returns whether an activity with this tag is taken.
     pub fn allows(&self, tag: Option<&Tag>) -> bool {
         match (self, tag) {
             (Self::Any, _) => true,
@@ -148,14 +148,14 @@ impl TagFilter {
 /// Which activities a worker can run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ActivityNames {
-    /// Whatever there is.
+    /// All activities.
     Any,
-    /// Those with one of these names, and those whose name the store does not know.
+    /// Activities with one of these names, and those whose name the store does not know.
     Of(Arc<BTreeSet<ActivityName>>),
 }
 
 impl ActivityNames {
-    /// Whether an activity of this name can be run.
+    /// Returns whether an activity of this name can be run.
     pub fn allow(&self, name: Option<&ActivityName>) -> bool {
         match (self, name) {
             (Self::Any, _) | (Self::Of(_), None) => true,
@@ -167,35 +167,36 @@ impl ActivityNames {
 /// Which activities a worker takes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ActivityFilter {
-    /// By tag.
+    /// The filter by tag.
     pub tags: TagFilter,
-    /// By name.
+    /// The filter by name.
     pub names: ActivityNames,
 }
 
 impl ActivityFilter {
-    /// By tag only.
+    /// Creates a filter by tag only.
     pub fn of_tags(tags: TagFilter) -> Self {
         Self { tags, names: ActivityNames::Any }
     }
 
-    /// Whether an activity of this route is taken.
+    /// Returns whether an activity of this route is taken.
     pub fn allows(&self, route: &ActivityRoute) -> bool {
         self.tags.allows(route.tag.as_ref()) && self.names.allow(route.name.as_ref())
     }
 }
 
-/// Which workers an activity is for: those that take its tag and know its name.
+/// Determines which workers an activity is for: those that take its tag and know its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "RouteForm", into = "RouteForm")]
 pub struct ActivityRoute {
-    /// Its tag.
+    /// The activity's tag.
     pub tag: Option<Tag>,
-    /// Its name, if the store knows it.
+    /// The activity's name, if the store knows it.
     pub name: Option<ActivityName>,
 }
 
-/// A route as nodes send it to each other. Nodes of earlier releases send and read the tag alone.
+/// A route in the form in which nodes send it to each other. Nodes of earlier releases send and
+/// read the tag alone.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum RouteForm {
@@ -225,23 +226,24 @@ impl From<ActivityRoute> for RouteForm {
     }
 }
 
-/// What is claimed together: a topic and the whole filter.
+/// What is claimed together: a topic and all filters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FlowLine {
     /// Turns of instances.
     Turns(Capabilities),
     /// Activities.
     Work {
-        /// Which are taken.
+        /// Which activities are taken.
         filter: ActivityFilter,
-        /// On whose behalf sessions are claimed; without, only activities without a session.
+        /// The owner on whose behalf sessions are claimed. Without one, only activities without a
+        /// session are claimed.
         owner: Option<OwnerId>,
     },
     /// One instance's outcome, status and key-value state.
     Outcome(InstanceId),
 }
 
-/// What hints speak of.
+/// What a hint refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FlowTopic {
     /// Some instance has messages.
@@ -253,7 +255,7 @@ pub enum FlowTopic {
 }
 
 impl FlowLine {
-    /// The topic whose hints may concern this line.
+    /// Returns the topic whose hints may concern this line.
     pub fn topic(&self) -> FlowTopic {
         match self {
             Self::Turns(_) => FlowTopic::Turns,
@@ -263,34 +265,34 @@ impl FlowLine {
     }
 }
 
-/// A hint: something may have become available. Carries no data.
+/// A hint: something may have become available. It carries no data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlowChange {
     /// What may be available.
     pub what: FlowWhat,
-    /// How long from now until there is something to claim.
+    /// The time from now until there is something to claim.
     pub due_in: Duration,
 }
 
-/// What a [`FlowChange`] speaks of.
+/// What a [`FlowChange`] refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowWhat {
     /// A turn of an instance that needs this capability.
     Turn(Capability),
-    /// An activity for these workers.
+    /// An activity for the workers of this route.
     Work(ActivityRoute),
     /// This instance's outcome, status or key-value state.
     Outcome(InstanceId),
 }
 
 impl FlowChange {
-    /// Something is available now.
+    /// Creates a hint for something that is available now.
     pub fn now(what: FlowWhat) -> Self {
         Self { what, due_in: Duration::ZERO }
     }
 
-    /// The topic whose lines may be concerned.
+    /// Returns the topic whose lines may be concerned.
     pub fn topic(&self) -> FlowTopic {
         match &self.what {
             FlowWhat::Turn(_) => FlowTopic::Turns,
@@ -299,7 +301,7 @@ impl FlowChange {
         }
     }
 
-    /// Whether a waiter of this line might get something because of it.
+    /// Returns whether a waiter of this line might get something because of the change.
     pub fn concerns(&self, line: &FlowLine) -> bool {
         match (&self.what, line) {
             (FlowWhat::Turn(capability), FlowLine::Turns(known)) => known.allow(capability),
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_speaks_only_to_those_who_can_take_it() {
+    fn a_hint_concerns_only_lines_that_can_take_it() {
         let tag = |text: &str| Tag::new(text).expect("valid");
         let line = |tags| FlowLine::Work { filter: ActivityFilter::of_tags(tags), owner: None };
         let of = |untagged, tags: &[&str]| {

@@ -1,10 +1,11 @@
-//! The nouns of webhook delivery: ids, event types and the patterns that match them, channels,
-//! endpoint options, and what a commit may have changed for those who wait.
+//! The basic types of webhook delivery: ids, event types and the patterns that match them,
+//! channels, endpoint options, and the changes that a commit reports to waiters.
 //!
 //! # Invariants
-//! * An id is a UUIDv7 behind a prefix that says what it names; its text sorts by time.
-//! * A user's own id (`uid`) never looks like one of ours, so that either can stand in a path.
-//! * A pattern is a whole event type, or a beginning of one followed by a single `*`.
+//! * An id is a UUIDv7 behind a prefix that says what it identifies; its text sorts by time.
+//! * A user's own id (`uid`) never has the form of a generated one, so that either can be used in a
+//!   path.
+//! * A pattern is a complete event type, or the beginning of one followed by a single `*`.
 
 mod id;
 mod line;

@@ -8,20 +8,20 @@ use uuid::Uuid;
 
 use crate::name::{self, NameError};
 
-/// Why a text is not an id.
+/// The reason why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} is not a valid id: use one that this server returned")]
 pub struct IdError {
-    /// What was being identified.
+    /// The kind of id that was expected.
     pub kind: &'static str,
 }
 
-/// Identifies a message; a UUIDv7, made by the node that took the push.
+/// Identifies a message. It is a UUIDv7, created by the node that accepted the push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub Uuid);
 
 impl MessageId {
-    /// Makes a new id, ordered by time within this process.
+    /// Generates a new id, ordered by time within this process.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
@@ -35,8 +35,8 @@ impl fmt::Display for MessageId {
 
 /// Identifies a partition within one store.
 ///
-/// Stores count partitions; clients expect a UUID. The wire form is a UUIDv8 that carries the
-/// number, so no table has to translate one into the other.
+/// Stores number their partitions; clients expect a UUID. The wire form is a UUIDv8 that contains
+/// the number, so no table is needed to translate between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub i64);
 
@@ -65,7 +65,7 @@ impl FromStr for PartitionId {
     }
 }
 
-/// Identifies a dead letter within one store; counted up, never used again.
+/// Identifies a dead letter within one store. The numbers increase and are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadLetterId(pub i64);
 
@@ -88,7 +88,7 @@ impl FromStr for DeadLetterId {
 pub struct RedriveId(pub Uuid);
 
 impl RedriveId {
-    /// Makes a new id.
+    /// Generates a new id.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
@@ -113,7 +113,7 @@ impl FromStr for RedriveId {
 pub struct NodeId(pub Uuid);
 
 impl NodeId {
-    /// Makes the id of a process that starts.
+    /// Generates the id of a process that starts.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
@@ -125,8 +125,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Names a push, so that repeating it gives one message. Unique per partition within the
-/// queue's dedup window. Keeps the rules of names.
+/// Names a push, so that repeating it creates only one message. It is unique per partition within
+/// the queue's dedup window, and follows the rules of names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TransactionId(Box<str>);
@@ -139,23 +139,23 @@ impl TransactionId {
         Ok(Self(text.into()))
     }
 
-    /// Makes an id that nobody has used.
+    /// Generates an id that was never used before.
     pub fn generate() -> Self {
         Self(Uuid::now_v7().to_string().into())
     }
 
-    /// The name of a push whose producer gave none, after its message.
+    /// Returns the id of a push whose producer named none, derived from its message.
     pub fn of_message(id: MessageId) -> Self {
         Self(id.0.to_string().into())
     }
 
-    /// Whether this is [`TransactionId::of_message`]: then nobody else can have used it.
+    /// Returns whether this is [`TransactionId::of_message`]. Then no other message can have it.
     pub fn names_message(&self, id: MessageId) -> bool {
         let mut text = uuid::Uuid::encode_buffer();
         *self.0 == *id.0.hyphenated().encode_lower(&mut text)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -200,8 +200,8 @@ mod tests {
             assert_eq!(Uuid::parse_str(&text).expect("a UUID").get_version_num(), 8);
             assert_eq!(text.parse(), Ok(PartitionId(number)));
         }
-        for foreign in ["", "x", "00000000-0000-0000-0000-000000000001"] {
-            assert!(foreign.parse::<PartitionId>().is_err(), "{foreign}");
+        for invalid in ["", "x", "00000000-0000-0000-0000-000000000001"] {
+            assert!(invalid.parse::<PartitionId>().is_err(), "{invalid}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! How deeply a payload may nest.
+//! Limits the nesting depth of payloads.
 
 use thiserror::Error;
 
-/// Most lists and objects within each other.
+/// The maximum number of nested lists and objects.
 const DEPTH_MAX: usize = 128;
 
-/// JSON that nests too deeply.
+/// The JSON is nested too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the JSON nests lists and objects deeper than {DEPTH_MAX} levels")]
 pub struct JsonTooDeep;
 
-/// Refuses JSON that nests too deeply: what reads it later, in SQL or in a client, may have no
-/// bound of its own and fail for ever on the stored message.
+/// Refuses JSON that is nested too deeply. Code that reads it later, in SQL or in a client, may
+/// have no limit of its own and would fail on the stored message every time.
 pub fn check_json_depth(json: &[u8]) -> Result<(), JsonTooDeep> {
     let (mut depth, mut rest) = (0_usize, json);
     while let Some((byte, after)) = rest.split_first() {
@@ -31,8 +31,8 @@ pub fn check_json_depth(json: &[u8]) -> Result<(), JsonTooDeep> {
     Ok(())
 }
 
-/// What follows a string, given what follows its opening quotation mark. Strings are most of a
-/// body: looking at each of their bytes would cost more than parsing them.
+/// Returns what follows a string, given what follows its opening quotation mark. Strings are most
+/// of a body: examining each of their bytes would cost more than parsing them.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
         if rest[at] == b'"' {

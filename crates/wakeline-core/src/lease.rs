@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use crate::id::{IdError, PartitionId};
 
-/// The fencing token of one delivery. Made by the node and passed in with the claim, so that a
-/// claim whose answer was lost can be released by its token.
+/// The fencing token of one delivery. It is created by the node and passed in with the claim, so
+/// that a claim whose answer was lost can be released by its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken(pub Uuid);
 
 impl LeaseToken {
-    /// Makes a token for a claim.
+    /// Generates a token for a claim.
     pub fn generate() -> Self {
         Self(Uuid::new_v4())
     }
@@ -40,18 +40,18 @@ pub struct CursorId {
     pub group: GroupId,
 }
 
-/// What a client holds of a delivery: the token and the cursors that it leased. Opaque on the
-/// wire; describes itself, so no index over tokens is needed to find the rows again.
+/// The client's handle of a delivery: the token and the cursors that it leased. It is opaque on the
+/// wire. It is also self-describing, so no index over tokens is needed to find the rows again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseId {
     /// The fencing token.
     pub token: LeaseToken,
-    /// The cursors that were leased under it, at most [`LeaseId::CURSORS_MAX`].
+    /// The cursors that were leased with the token, at most [`LeaseId::CURSORS_MAX`].
     pub cursors: Vec<CursorId>,
 }
 
 impl LeaseId {
-    /// Most partitions that one pop may lease.
+    /// The maximum number of partitions that one pop may lease.
     pub const CURSORS_MAX: usize = 100;
 }
 
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_texts_are_refused_not_misread(text in ".{0,80}") {
+        fn other_texts_are_refused_and_not_misread(text in ".{0,80}") {
             if let Ok(lease) = text.parse::<LeaseId>() {
                 prop_assert_eq!(lease.to_string(), text);
             }

@@ -1,10 +1,10 @@
-//! The nouns and rules of Wakeline: names, ids, leases, queue options, topics and lines;
+//! The basic types and rules of Wakeline: names, ids, leases, queue options, topics and lines;
 //! orchestration instances, their capabilities, tags and tokens; webhook applications, endpoints,
-//! event types.
+//! and event types.
 //!
 //! # Where it sits
-//! At the bottom. Every other crate speaks in these types; this one does no I/O and knows no
-//! runtime.
+//! At the bottom: every other crate uses these types. This crate does no I/O and does not depend on
+//! a runtime.
 //!
 //! # Invariants
 //! * A name or id that exists is valid: validation happens once, in the constructors.
@@ -49,6 +49,8 @@ pub use name::{
     TraceName,
 };
 pub use nearest::nearest;
-pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
+pub use options::{
+    Fencing, MessageOrder, QueueOptions, RetryBackoff, RetryDecision, Verdict, lane_of,
+};
 pub use patch::OptionsPatch;
 pub use time::Timestamp;

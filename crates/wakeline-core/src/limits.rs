@@ -1,67 +1,67 @@
-//! How long messages of a queue live, by its options.
+//! How long messages of a queue live, according to its options.
 
 use std::time::Duration;
 
 use crate::{QueueOptions, Timestamp};
 
-/// Why a group does not get a message any more.
+/// The reason why a group no longer gets a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// It is older than `ttl`.
+    /// The message is older than `ttl`.
     Expired,
-    /// It waited longer than `maxWaitTimeSeconds`.
+    /// The message waited longer than `maxWaitTimeSeconds`.
     Evicted,
 }
 
 impl QueueOptions {
-    /// Whether anything of the queue is ever past its time.
+    /// Returns whether messages of the queue can ever expire or be removed by age.
     pub fn has_time_limits(&self) -> bool {
         self.shortest_span().is_some()
     }
 
-    /// Age at which a message is not delivered any more.
+    /// Returns the age at which a message is no longer delivered.
     pub fn ttl(&self) -> Option<Duration> {
         span(self.ttl_secs)
     }
 
-    /// Longest time for which an available message waits for a group.
+    /// Returns the longest time for which an available message waits for a group.
     pub fn wait_max(&self) -> Option<Duration> {
         span(self.wait_secs_max)
     }
 
-    /// Age at which messages are removed, settled or not.
+    /// Returns the age at which messages are removed, settled or not.
     pub fn removal_age(&self) -> Option<Duration> {
         let retention = span(self.retention_secs).filter(|_| self.retention);
         self.ttl().into_iter().chain(retention).min()
     }
 
-    /// Age at which messages are removed that every group has settled.
+    /// Returns the age at which messages are removed that every group has settled.
     pub fn completed_removal_age(&self) -> Option<Duration> {
         span(self.completed_retention_secs).filter(|_| self.retention)
     }
 
-    /// The shortest time after which something may be past its time.
+    /// Returns the shortest time after which something may have to be removed.
     pub fn shortest_span(&self) -> Option<Duration> {
         let spans = [self.wait_max(), self.removal_age(), self.completed_removal_age()];
         spans.into_iter().flatten().min()
     }
 
-    /// How long a group stays without a poll until it is idle. One that has never settled anything,
-    /// such as that of a misspelt name, is idle after a quarter of the time.
+    /// Returns the time without a poll after which a group is idle. A group that has never settled
+    /// anything, such as one with a misspelt name, is idle after a quarter of that time.
     pub fn group_idle_after(&self, settled: bool) -> Option<Duration> {
         let after = span(self.group_idle_secs)?;
         Some(if settled { after } else { after / 4 })
     }
 
-    /// How old the recorded time of a group's last poll gets before a poll is recorded again: so
-    /// that polls cost no write each, and an idle server next to none.
+    /// Returns the age of a group's last recorded poll at which a poll is recorded again. So polls
+    /// do not cost a write each, and an idle server writes almost nothing.
     pub fn poll_recorded_after(&self, settled: bool) -> Duration {
         let after = self.group_idle_after(settled).map(|after| after / 10);
         after.map_or(POLL_RECORDED_MAX, |after| after.min(POLL_RECORDED_MAX))
     }
 
-    /// Whether a message that was pushed and became available then is lost by now, and why: by
-    /// what came first.
+    /// Returns whether a message with these times of push and availability is lost by now, and the
+    /// limit that it reached first.
     pub fn loss(
         &self,
         created_at: Timestamp,
@@ -75,7 +75,7 @@ impl QueueOptions {
     }
 }
 
-/// Longest time between two records of polls of a group that is polled all the time.
+/// The longest time between two records of polls of a group that is polled continuously.
 const POLL_RECORDED_MAX: Duration = Duration::from_secs(3600);
 
 fn span(secs: u32) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! What consumers wait for, and what a commit may have changed for them.
+//! The lines in which consumers wait, and the changes that a commit reports to them.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::name::{GroupName, Namespace, PartitionName, QueueName, TaskName};
 use crate::time::Timestamp;
 
-/// What a pop asks for.
+/// The queues and partitions that a pop reads from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Selector {
     /// Any partition of one queue.
     Queue(QueueName),
     /// One partition of one queue.
     Partition(QueueName, PartitionName),
-    /// Any partition of any queue of a namespace, of a task, of both; of all queues if neither
+    /// Any partition of any queue of a namespace, of a task, or of both; of all queues if neither
     /// is given.
     Filter {
         /// Only queues of this namespace.
@@ -24,7 +24,7 @@ pub enum Selector {
     },
 }
 
-/// What hints speak of. For the queue face it is exactly what a pop can ask for.
+/// What a hint refers to. In the queue API it is exactly what a pop can select.
 pub type Topic = Selector;
 
 /// What is claimed together: a selector and the consumer group that reads it.
@@ -32,37 +32,38 @@ pub type Topic = Selector;
 pub struct QueueLine {
     /// Where messages may come from.
     pub selector: Selector,
-    /// On whose behalf they are read.
+    /// The consumer group on whose behalf they are read.
     pub group: GroupName,
 }
 
 impl QueueLine {
-    /// The line in which a node waits for background work of the queues. Its names are
-    /// placeholders: nobody reads a queue in it.
-    pub fn chores() -> Self {
+    /// Returns the line in which a node waits for background work of the queues. Its names are
+    /// placeholders: no queue is read through it.
+    pub fn background() -> Self {
         let queue = QueueName::new("*").expect("a valid name");
-        Self { selector: Selector::Queue(queue), group: GroupName::chores() }
+        Self { selector: Selector::Queue(queue), group: GroupName::background() }
     }
 
-    /// True for [`QueueLine::chores`].
-    pub fn is_chores(&self) -> bool {
-        self.group.is_chores() && matches!(&self.selector, Selector::Queue(q) if q.as_str() == "*")
+    /// Returns whether this is [`QueueLine::background`].
+    pub fn is_background(&self) -> bool {
+        self.group.is_background()
+            && matches!(&self.selector, Selector::Queue(q) if q.as_str() == "*")
     }
 }
 
-/// Where a new group begins. Takes effect at its first poll, even of an empty queue.
+/// Where a new group begins. This takes effect at the group's first poll, even of an empty queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subscription {
-    /// Everything that the queue still holds.
+    /// With everything that the queue still holds.
     #[default]
     All,
-    /// Only what is pushed after the first poll.
+    /// With what is pushed after the first poll.
     New,
-    /// What was pushed at or after a moment, which must not lie in the future.
+    /// With what was pushed at or after a time, which must not lie in the future.
     From(Timestamp),
 }
 
-/// A hint: something may have become available. Carries no message.
+/// A hint: something may have become available. It carries no message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Change {
     /// The queue in which something changed.
@@ -73,15 +74,15 @@ pub struct Change {
     pub namespace: Option<Namespace>,
     /// The queue's task.
     pub task: Option<TaskName>,
-    /// The group that it matters to, or `None` if it may matter to all.
+    /// The group that it concerns, or `None` if it may concern all groups.
     pub group: Option<GroupName>,
-    /// How long from now until there is something to claim.
+    /// The time from now until there is something to claim.
     pub due_in: Duration,
 }
 
 impl Change {
-    /// A hint for those of a group who wait on a namespace and task, whether or not a queue of
-    /// them exists by now. It speaks of no queue in particular: the name in it is a placeholder.
+    /// Creates a hint for the waiters of a group on a namespace and task, whether or not a queue of
+    /// them exists already. It concerns no queue in particular: the name in it is a placeholder.
     pub fn of_filter(
         namespace: Option<Namespace>,
         task: Option<TaskName>,
@@ -92,14 +93,15 @@ impl Change {
         Self { queue, partition: None, namespace, task, group: Some(group), due_in }
     }
 
-    /// A hint for the nodes: there is background work, or will be.
-    pub fn of_chores(due_in: Duration) -> Self {
-        Self { due_in, ..Self::of_filter(None, None, GroupName::chores()) }
+    /// Creates a hint for the nodes: there is background work, or will be.
+    pub fn of_background(due_in: Duration) -> Self {
+        Self { due_in, ..Self::of_filter(None, None, GroupName::background()) }
     }
 
-    /// Everyone who may be waiting for this: on the queue, on its partition, and on its
-    /// namespace and task in every combination (trap 37). With no partition named, waiters on
-    /// single partitions are found by [`Change::concerns`] instead.
+    /// Returns all topics whose waiters may be concerned: the queue, its partition, and its
+    /// namespace and task in every combination. All combinations are needed, because a consumer may
+    /// wait on the namespace alone, on the task alone, on both, or on all queues. If no partition
+    /// is named, waiters on single partitions are found by [`Change::concerns`] instead.
     pub fn topics(&self) -> Vec<Topic> {
         let mut topics = vec![Selector::Queue(self.queue.clone())];
         if let Some(partition) = &self.partition {
@@ -115,12 +117,12 @@ impl Change {
         topics
     }
 
-    /// Whether a consumer waiting in this line might get something because of it.
+    /// Returns whether a consumer waiting in this line might get something because of the change.
     pub fn concerns(&self, line: &QueueLine) -> bool {
         if self.group.as_ref().is_some_and(|group| *group != line.group) {
             return false;
         }
-        if line.is_chores() && self.group.is_none() {
+        if line.is_background() && self.group.is_none() {
             return false;
         }
         match &line.selector {
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_speaks_to_every_view_of_its_message() {
+    fn a_push_concerns_every_line_that_can_read_its_message() {
         let change = change();
         let topics = change.topics();
         assert_eq!(topics.len(), 6);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_without_a_queue_speaks_to_its_filter_and_its_group() {
+    fn a_hint_without_a_queue_concerns_its_filter_and_its_group() {
         let namespace = Namespace::new("n").ok();
         let group = GroupName::new("g").expect("valid");
         let change = Change::of_filter(namespace.clone(), None, group.clone());
@@ -179,13 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn background_work_is_told_of_by_its_own_hint_only() {
-        let chores = QueueLine::chores();
-        assert!(chores.is_chores() && Change::of_chores(Duration::ZERO).concerns(&chores));
-        assert!(Change::of_chores(Duration::ZERO).topics().contains(&chores.selector));
+    fn background_work_is_reported_only_by_its_own_hint() {
+        let background = QueueLine::background();
+        assert!(
+            background.is_background()
+                && Change::of_background(Duration::ZERO).concerns(&background)
+        );
+        assert!(Change::of_background(Duration::ZERO).topics().contains(&background.selector));
         let other = Change { queue: QueueName::new("*").expect("valid"), ..change() };
-        assert!(!other.concerns(&chores));
-        assert!(!Change::of_chores(Duration::ZERO).concerns(&line(chores.selector)));
+        assert!(!other.concerns(&background));
+        assert!(!Change::of_background(Duration::ZERO).concerns(&line(background.selector)));
     }
 
     #[test]
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_for_one_group_leaves_the_others_asleep() {
+    fn a_change_for_one_group_does_not_concern_others() {
         let change = Change { group: GroupName::new("g").ok(), ..change() };
         let selector = Selector::Queue(change.queue.clone());
         assert!(!change.concerns(&line(selector.clone())));

@@ -1,38 +1,39 @@
 //! Names that users choose: queues, partitions, groups, namespaces and tasks.
 //!
 //! # Invariants
-//! * 1 to 255 bytes of UTF-8 without control characters; anything else is refused with a reason.
-//! * Two names are equal only if their bytes are: there is no Unicode normalisation, so the NFC
-//!   and NFD spellings of a word are two names.
+//! * A name has 1 to 255 bytes of UTF-8 without control characters; anything else is refused with a
+//!   reason.
+//! * Two names are equal only if their bytes are: there is no Unicode normalisation, so the NFC and
+//!   NFD spellings of a word are two names.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name in bytes.
+/// The maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Why a text is not a name.
+/// The reason why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text is empty.
     #[error("{kind} must not be empty")]
     Empty {
-        /// What was being named.
+        /// The kind of name that was expected.
         kind: &'static str,
     },
     /// The text is longer than [`NAME_BYTES_MAX`].
     #[error("{kind} has {len} bytes, at most {NAME_BYTES_MAX} are allowed")]
     TooLong {
-        /// What was being named.
+        /// The kind of name that was expected.
         kind: &'static str,
-        /// Length of the text in bytes.
+        /// The length of the text in bytes.
         len: usize,
     },
     /// The text contains NUL or another control character.
     #[error("{kind} contains the control character U+{code:04X}")]
     Control {
-        /// What was being named.
+        /// The kind of name that was expected.
         kind: &'static str,
-        /// The first offending code point.
+        /// The first invalid code point.
         code: u32,
     },
 }
@@ -59,14 +60,14 @@ macro_rules! name {
         pub struct $type(std::sync::Arc<str>);
 
         impl $type {
-            /// Accepts a text that keeps the rules of names.
+            /// Accepts a text that follows the rules of names.
             pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
                 let text = text.as_ref();
                 check($kind, text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -125,8 +126,8 @@ name!(
 );
 
 impl QueueName {
-    /// Namespace and task that a queue gets when nobody configured them: `orders.ship` belongs
-    /// to namespace `orders` and task `ship`; a name without a dot belongs to neither.
+    /// Returns the namespace and the task of a queue for which none are configured: `orders.ship`
+    /// belongs to namespace `orders` and task `ship`; a name without a dot belongs to neither.
     pub fn derived_scope(&self) -> (Option<Namespace>, Option<TaskName>) {
         match self.as_str().split_once('.') {
             Some((namespace, task)) => (Namespace::new(namespace).ok(), TaskName::new(task).ok()),
@@ -136,35 +137,35 @@ impl QueueName {
 }
 
 impl PartitionName {
-    /// The partition of a message whose producer named none.
+    /// Returns the partition of a message whose producer named none.
     pub fn default_partition() -> Self {
         Self("Default".into())
     }
 }
 
 impl GroupName {
-    /// The group of consumers that named none: they share the queue between them.
+    /// The group of consumers that name none: they share the messages of the queue.
     pub const QUEUE_MODE: &'static str = "__QUEUE_MODE__";
 
-    /// The group of consumers that named none.
+    /// Returns the group of consumers that name none.
     pub fn queue_mode() -> Self {
         Self(Self::QUEUE_MODE.into())
     }
 
     /// The group in which nodes wait for background work. It reads no queue.
-    pub const CHORES: &'static str = "__CHORES__";
+    pub const BACKGROUND: &'static str = "__CHORES__";
 
-    /// The group in which nodes wait for background work.
-    pub fn chores() -> Self {
-        Self(Self::CHORES.into())
+    /// Returns the group in which nodes wait for background work.
+    pub fn background() -> Self {
+        Self(Self::BACKGROUND.into())
     }
 
-    /// True for [`GroupName::chores`].
-    pub fn is_chores(&self) -> bool {
-        self.as_str() == Self::CHORES
+    /// Returns whether this is [`GroupName::background`].
+    pub fn is_background(&self) -> bool {
+        self.as_str() == Self::BACKGROUND
     }
 
-    /// True for [`GroupName::queue_mode`], which always reads from the beginning.
+    /// Returns whether this is [`GroupName::queue_mode`], which always reads from the beginning.
     pub fn is_queue_mode(&self) -> bool {
         self.as_str() == Self::QUEUE_MODE
     }
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dotted_name_tells_namespace_and_task() {
+    fn a_dotted_name_contains_namespace_and_task() {
         let scope = |name| QueueName::new(name).expect("valid").derived_scope();
         assert_eq!(scope("plain"), (None, None));
         let (namespace, task) = scope("orders.ship.fast");

@@ -1,7 +1,7 @@
-//! The known name that somebody may have meant.
+//! Finds the known name that an unknown one probably stands for.
 
-/// The known name nearest to one that is not known, if it is near enough to have been meant. Case
-/// and separators do not count.
+/// Returns the known name that is nearest to an unknown one, if it is near enough to have been
+/// meant. Case and separators are ignored.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = letters(name);
     let len = letters.chars().count();
@@ -13,9 +13,9 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     nearest.filter(|(distance, _)| *distance <= distance_max).map(|(_, one)| one)
 }
 
-/// A name without what styles of writing differ in.
+/// Returns a name without case and separators.
 fn letters(name: &str) -> String {
-    // Longer names are nobody's typing mistakes, and would only cost time.
+    // Longer names are not typing mistakes, and comparing them would only take time.
     let letters = name.chars().filter(|c| c.is_alphanumeric()).take(64);
     letters.flat_map(char::to_lowercase).collect()
 }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_of_typing_are_near_and_other_words_are_not() {
+    fn typing_mistakes_are_near_and_other_words_are_not() {
         let known = ["queue", "payload", "delayMs", "status", "wait", "transactionId"];
         for (word, meant) in [
             ("wiat", Some("wait")),

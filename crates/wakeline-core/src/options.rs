@@ -1,4 +1,4 @@
-//! What a queue's owner may configure, and the rules for failed messages.
+//! The options of queues, and the rules for failed messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PartitionName, TransactionId};
 
-/// How the wait between two tries of a message grows.
+/// How the wait between two attempts of a message grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Backoff {
-    /// Doubles with every counted failure, up to `retry_delay_ms_max`.
+pub enum RetryBackoff {
+    /// The wait doubles with every counted failure, up to `retry_delay_ms_max`.
     #[default]
     Exponential,
-    /// Stays `retry_delay_ms`.
+    /// The wait stays `retry_delay_ms`.
     Fixed,
 }
 
@@ -22,10 +22,10 @@ pub enum Backoff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageOrder {
-    /// They wait: a failed message holds its partition.
+    /// They wait: a failed message blocks its partition.
     #[default]
     Strict,
-    /// They pass; first deliveries are still in order.
+    /// They are delivered; first deliveries are still in order.
     Relaxed,
 }
 
@@ -33,72 +33,74 @@ pub enum MessageOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fencing {
-    /// Never.
+    /// It may not.
     #[default]
     Strict,
-    /// Yes, under whatever lease is live. A consumer that lost its lease can then settle what
-    /// another one holds.
+    /// It may, under whatever lease is live. A consumer that lost its lease can then settle a
+    /// message that another consumer holds.
     Lenient,
 }
 
-/// A queue's options. Omitted options lose nothing. A failed message waits before its retry, so
-/// that a consumer that always fails does not use up all tries within milliseconds.
+/// The options of a queue. With the defaults no message is lost. A failed message waits before its
+/// retry, so that a consumer that always fails does not use up all attempts within milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueOptions {
-    /// How long a delivery stays with its consumer.
+    /// How long a delivery is leased to its consumer.
     pub lease_secs: u32,
-    /// Counted failures after which one more makes a message a dead letter.
+    /// The number of counted failures after which one more makes a message a dead letter.
     pub retry_limit: u32,
-    /// Wait before the first retry of a failed message.
+    /// The wait before the first retry of a failed message.
     pub retry_delay_ms: u64,
-    /// Longest wait that backoff may grow to.
+    /// The longest wait that backoff grows to.
     pub retry_delay_ms_max: u64,
     /// How the wait grows.
-    pub retry_backoff: Backoff,
-    /// Whether messages beyond the limit are kept as dead letters; otherwise they are dropped,
-    /// and counted.
+    pub retry_backoff: RetryBackoff,
+    /// Whether messages beyond the limit are kept as dead letters; otherwise they are dropped, and
+    /// counted.
     pub dead_letters: bool,
-    /// Orders queues in a pop over several of them; higher first.
+    /// The priority of the queue in a pop over several queues; higher values go first.
     pub priority: i32,
-    /// Messages become readable this long after their push.
+    /// The time after their push at which messages become readable.
     pub delay_secs: u32,
-    /// A partition becomes readable once nothing was pushed to it for this long, or once its
-    /// oldest unread message is ten times as old.
+    /// A partition becomes readable once nothing was pushed to it for this time, or once its oldest
+    /// unread message is ten times as old.
     pub window_secs: u32,
-    /// Order within a partition when a message fails.
+    /// The order within a partition when a message fails.
     pub ordering: MessageOrder,
-    /// Whether settling needs the lease.
+    /// Whether settling requires the lease.
     pub fencing: Fencing,
     /// How long a repeated transaction id is recognised.
     pub dedup_window_secs: u32,
-    /// Each wait for a retry is shortened by up to so many percent, by message and try.
+    /// The maximum percentage by which each wait for a retry is shortened, depending on the message
+    /// and the attempt.
     pub retry_jitter_percent: u32,
-    /// A message that is older is not delivered any more; 0: for ever.
+    /// The age after which a message is no longer delivered; 0 means no limit.
     pub ttl_secs: u32,
-    /// Most messages that the group which is furthest behind has yet to settle; 0: no limit.
+    /// The maximum number of messages that the slowest group has yet to settle; 0 means no limit.
     pub len_max: u64,
-    /// The same for each partition; 0: no limit.
+    /// The same limit for each partition; 0 means no limit.
     pub partition_len_max: u64,
-    /// Whether the spans of retention apply.
+    /// Whether the retention times apply.
     pub retention: bool,
-    /// Messages go once they are so old, read or not; 0: never.
+    /// The age at which messages are removed, read or not; 0 means never.
     pub retention_secs: u32,
-    /// Messages that every group has settled go once they are so old; 0: never.
+    /// The age at which messages are removed that every group has settled; 0 means never.
     pub completed_retention_secs: u32,
-    /// A message that waited so long for a group is evicted for it; 0: never.
+    /// The time after which a message that waits for a group is evicted for it; 0 means never.
     pub wait_secs_max: u32,
-    /// Payloads are stored encrypted.
+    /// Whether payloads are stored encrypted.
     pub encrypted: bool,
-    /// A push to `Default`, the partition of those that name none, goes to one of so many lanes
-    /// instead; 0: to `Default` itself.
+    /// The number of lanes. A push to `Default`, the partition of pushes that name none, goes to
+    /// one of them instead; with 0 it goes to `Default` itself.
     pub lanes: u32,
-    /// How long it is remembered how deliveries ended; 0: it is not.
+    /// How long the outcomes of deliveries are remembered; with 0 they are not.
     pub ledger_secs: u32,
-    /// A group that nobody polled for so long is idle: it no longer holds messages back from other
-    /// groups' limits; 0: never.
+    /// The time without a poll after which a group is idle; 0 means never. An idle group is
+    /// ignored when the limits of the queue are applied.
     pub group_idle_secs: u32,
-    /// Orders partitions in a pop over several; higher first, 0 where none is named.
+    /// The priorities of partitions in a pop over several; higher values go first, and 0 is the
+    /// default.
     pub partition_priorities: BTreeMap<PartitionName, i32>,
 }
 
@@ -109,7 +111,7 @@ impl Default for QueueOptions {
             retry_limit: 3,
             retry_delay_ms: 1_000,
             retry_delay_ms_max: 300_000,
-            retry_backoff: Backoff::Exponential,
+            retry_backoff: RetryBackoff::Exponential,
             dead_letters: true,
             priority: 0,
             delay_secs: 0,
@@ -134,53 +136,54 @@ impl Default for QueueOptions {
     }
 }
 
-/// What a consumer says of a message.
+/// A consumer's decision on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Done.
+    /// The message is done.
     Completed,
-    /// Failed: counts, waits for the retry delay, ends in the dead letters beyond the limit.
+    /// Processing failed: it is counted, the message waits for the retry delay, and becomes a dead
+    /// letter beyond the limit.
     Failed,
-    /// Give it back: does not count, is available at once.
+    /// The message is given back: it is not counted, and the message is available at once.
     Retry,
-    /// Hopeless: a dead letter now.
+    /// The message cannot be processed: it becomes a dead letter now.
     DeadLetter,
 }
 
-/// What becomes of a message after a counted failure.
+/// What happens to a message after a counted failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Deliver it again after this long.
+    /// It is delivered again after this time.
     After(Duration),
-    /// Its tries are used up.
-    Bury,
+    /// Its attempts are used up: it becomes a dead letter or is dropped.
+    GiveUp,
 }
 
 impl QueueOptions {
-    /// Windows after which a steady producer can no longer hold its partition back.
+    /// The number of windows after which a steady producer can no longer delay its partition.
     pub const WINDOW_AGE_MAX: u32 = 10;
 
-    /// Where a partition stands in a pop over several.
+    /// Returns the priority of a partition in a pop over several.
     pub fn partition_priority(&self, partition: &PartitionName) -> i32 {
         self.partition_priorities.get(partition).copied().unwrap_or(0)
     }
 
-    /// Whether the `failures`-th counted failure of a message (the first is 1) is its last.
+    /// Returns whether the `failures`-th counted failure of a message (the first is 1) is its last.
     pub fn is_spent(&self, failures: u32) -> bool {
         failures > self.retry_limit
     }
 
-    /// What follows from the `failures`-th counted failure of a message.
+    /// Returns what follows from the `failures`-th counted failure of a message.
     pub fn after_failure(&self, failures: u32, message: &TransactionId) -> RetryDecision {
         if self.is_spent(failures) {
-            return RetryDecision::Bury;
+            return RetryDecision::GiveUp;
         }
         let wait = self.retry_wait(failures);
         RetryDecision::After(wait - self.retry_jitter(wait, failures, message))
     }
 
-    /// By how much a wait is shortened, so that what failed together does not come back
-    /// together: the same for the same message and try, on every store.
+    /// Returns by how much a wait is shortened, so that messages that failed together do not come
+    /// back together. It is the same for the same message and attempt, in every store.
     fn retry_jitter(&self, wait: Duration, failures: u32, message: &TransactionId) -> Duration {
         let percent = u128::from(self.retry_jitter_percent.min(100));
         if percent == 0 {
@@ -195,25 +198,25 @@ impl QueueOptions {
 
     fn retry_wait(&self, failures: u32) -> Duration {
         let doublings = match self.retry_backoff {
-            Backoff::Fixed => 0,
-            Backoff::Exponential => failures.saturating_sub(1).min(62),
+            RetryBackoff::Fixed => 0,
+            RetryBackoff::Exponential => failures.saturating_sub(1).min(62),
         };
         let wait = self.retry_delay_ms.saturating_mul(1 << doublings);
         Duration::from_millis(wait.min(self.retry_delay_ms_max.max(self.retry_delay_ms)))
     }
 }
 
-/// The lane, of so many, for a message: by its transaction id, so that a repeated push meets the
-/// first one.
+/// Returns the lane of a message, derived from its transaction id, so that a repeated push goes to
+/// the lane of the first one.
 pub fn lane_of(message: &TransactionId, lanes: u32) -> PartitionName {
     let lane = fnv1a(message.as_str().bytes()).checked_rem(lanes).unwrap_or(0);
     PartitionName::new(format!("lane-{lane:04}")).expect("digits and letters are a name")
 }
 
-/// Into how many steps the jitter of a wait is divided.
+/// The number of steps into which the jitter of a wait is divided.
 const JITTER_STEPS: u32 = 1000;
 
-/// The 32-bit hash FNV-1a: short enough to be written in SQL as well.
+/// The 32-bit hash FNV-1a, which is simple enough to be implemented in SQL as well.
 fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -235,7 +238,7 @@ mod tests {
         let waits = [1, 2, 3].map(|n| options.retry_wait(n).as_millis());
         assert_eq!(waits, [1_000, 2_000, 4_000]);
         assert_eq!(options.retry_wait(30), Duration::from_secs(300));
-        assert_eq!(options.after_failure(4, &named("a")), RetryDecision::Bury);
+        assert_eq!(options.after_failure(4, &named("a")), RetryDecision::GiveUp);
     }
 
     #[test]
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_spreads_what_failed_together() {
+    fn jitter_spreads_messages_that_failed_together() {
         let options = QueueOptions {
             retry_delay_ms: 100_000,
             retry_jitter_percent: 50,
@@ -270,7 +273,7 @@ mod tests {
         let waits: std::collections::BTreeSet<_> = (0..100)
             .map(|n| match options.after_failure(1, &named(&format!("order-{n}"))) {
                 RetryDecision::After(wait) => wait,
-                RetryDecision::Bury => panic!("it has tries left"),
+                RetryDecision::GiveUp => panic!("it has attempts left"),
             })
             .collect();
         assert!(waits.len() > 80, "{}", waits.len());

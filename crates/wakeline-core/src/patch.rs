@@ -1,15 +1,15 @@
-//! Options to change, one by one.
+//! Changes of single options of a queue.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Backoff, Fencing, MessageOrder, PartitionName, QueueOptions};
+use crate::{Fencing, MessageOrder, PartitionName, QueueOptions, RetryBackoff};
 
-/// Declares [`OptionsPatch`] and how it is applied, so that no option is forgotten in either.
+/// Declares [`OptionsPatch`] and how it is applied, so that no option is missing in either.
 macro_rules! options_patch {
     ($($name:ident: $type:ty,)*) => {
-        /// Options of a queue that are to be changed. Those that are `None` stay as they are.
+        /// Changes of the options of a queue. Options that are `None` stay as they are.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
         pub struct OptionsPatch {
             $(
@@ -20,7 +20,7 @@ macro_rules! options_patch {
         }
 
         impl OptionsPatch {
-            /// Options with these changes.
+            /// Returns the options with these changes.
             pub fn apply(self, options: QueueOptions) -> QueueOptions {
                 QueueOptions { $($name: self.$name.unwrap_or(options.$name),)* }
             }
@@ -33,7 +33,7 @@ options_patch! {
     retry_limit: u32,
     retry_delay_ms: u64,
     retry_delay_ms_max: u64,
-    retry_backoff: Backoff,
+    retry_backoff: RetryBackoff,
     dead_letters: bool,
     priority: i32,
     delay_secs: u32,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_named_stays() {
+    fn options_that_are_not_named_stay() {
         let before = QueueOptions { lease_secs: 7, lanes: 3, ..QueueOptions::default() };
         assert_eq!(OptionsPatch::default().apply(before.clone()), before);
         let patch = OptionsPatch { lanes: Some(0), ..OptionsPatch::default() };

@@ -1,25 +1,25 @@
-//! A moment by the database's clock.
+//! A point in time by the database's clock.
 
-/// Microseconds since 1970 by the database's clock. The application never makes one from its
-/// own clock to compare with it: it only shows and stores what the database said.
+/// Microseconds since 1970 by the database's clock. The application never creates one from its own
+/// clock to compare with it: it only shows and stores what the database returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// This moment, later by a span.
+    /// Returns the time that is later by a duration.
     pub fn plus(self, span: std::time::Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// The nearest moment that every store can keep: from 1970 to the year 9999.
+    /// Returns the nearest time that every store can represent: from 1970 to the year 9999.
     pub fn storable(self) -> Self {
         const YEAR_10000: i64 = 253_402_300_800_000_000;
         Self(self.0.clamp(0, YEAR_10000 - 1))
     }
 
-    /// Time from `self` until `later`, rounded up to a whole millisecond so that a sleeper is
-    /// never early; zero if that has passed.
+    /// Returns the time from `self` until `later`, rounded up to a whole millisecond so that a
+    /// timer never fires early; zero if `later` has passed.
     pub fn until(self, later: Self) -> std::time::Duration {
         let micros = u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0);
         std::time::Duration::from_millis(micros.div_ceil(1000))

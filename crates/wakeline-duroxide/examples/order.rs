@@ -1,6 +1,6 @@
 //! An order that is checked, waits for a person, is paid and is shipped, on either store. Any
-//! number of processes serve it, any process places and approves orders: whoever waits is woken by
-//! what another process commits. Both print when that was, in microseconds.
+//! number of processes serve orders, and any process places and approves them. A waiting process is
+//! woken by the commit of another one; both print the time in microseconds.
 //!
 //! ```text
 //! cargo run --example order -- serve --store postgres://localhost/app
@@ -22,7 +22,7 @@ use wakeline_duroxide::{DuroxideProvider, DuroxideStore, PostgresProvider, Sqlit
 const USAGE: &str =
     "usage: order serve|place ID|approve ID|wait ID --store sqlite:PATH|postgres://...";
 
-/// What a customer wants: items and their prices, as JSON.
+/// The order of a customer: items and their prices, as JSON.
 const ITEMS: &str = r#"[["tea", 4], ["cup", 11]]"#;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -39,7 +39,7 @@ async fn book_parcel(_: ActivityContext, items: String) -> Result<String, String
     Ok(format!("parcel with {items} items"))
 }
 
-/// The orchestration: activities side by side, a person who decides within an hour, a child.
+/// The orchestration: concurrent activities, a person who decides within an hour, and a child.
 async fn order(ctx: OrchestrationContext, input: String) -> Result<String, String> {
     let items: Vec<(String, u32)> =
         serde_json::from_str(&input).map_err(|error| error.to_string())?;
@@ -52,11 +52,11 @@ async fn order(ctx: OrchestrationContext, input: String) -> Result<String, Strin
     let name = match ctx.select2(approval, deadline).await {
         Either2::First(name) => {
             if !ctx.is_replaying() {
-                print(&format!("{} goes on at {}", ctx.instance_id(), micros()));
+                print(&format!("{} continues at {}", ctx.instance_id(), micros()));
             }
             name
         }
-        Either2::Second(()) => return Err("nobody approved the order".to_owned()),
+        Either2::Second(()) => return Err("the order was not approved in time".to_owned()),
     };
     let total: u32 = items.iter().map(|(_, price)| price).sum();
     let receipt = ctx.schedule_activity("charge", total.to_string()).await?;
@@ -64,13 +64,13 @@ async fn order(ctx: OrchestrationContext, input: String) -> Result<String, Strin
     Ok(format!("{receipt}, approved by {name}; {shipped}"))
 }
 
-/// The child: it lets the customer change their mind for a moment.
+/// The child, which waits for a moment before it orders the parcel.
 async fn ship(ctx: OrchestrationContext, items: String) -> Result<String, String> {
     ctx.schedule_timer(Duration::from_millis(200)).await;
     ctx.schedule_activity("book_parcel", items).await
 }
 
-/// Runs orders until the process is asked to end.
+/// Runs orders until the process is interrupted.
 async fn serve(provider: Arc<dyn Provider>) -> Result<(), BoxError> {
     let activities = ActivityRegistry::builder()
         .register("reserve", reserve)
@@ -91,7 +91,7 @@ fn print(line: &str) {
     println!("{line}");
 }
 
-/// The time by this machine's clock, since 1970.
+/// The time by this machine's clock in microseconds since 1970.
 fn micros() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
 }
@@ -124,7 +124,7 @@ async fn run<S: DuroxideStore + 'static>(
         [what @ ("place" | "approve" | "wait"), id] => act(what, id, &Client::new(shared)).await?,
         _ => return Err(USAGE.into()),
     }
-    // What this process has written was told to the others before it ends.
+    // Closing makes sure that other processes are notified of the writes of this one.
     provider.close().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! From an acknowledged turn to its commit.
+//! Converts an acknowledged turn to its commit.
 
 use duroxide::providers::{
     ExecutionMetadata, ProviderError, ScheduledActivityIdentifier, WorkItem,
@@ -6,8 +6,8 @@ use duroxide::providers::{
 use duroxide::{Event, EventKind};
 use wakeline_core::{Capability, InstanceId};
 use wakeline_store::flow::{
-    ExecutionEnd, InstanceBirth, InstanceState, KvChange, NewWork, Pinned, StatusChange,
-    TurnCommit, WorkKey,
+    ExecutionEnd, InstanceState, KvChange, NewInstance, NewWork, Pinned, StatusChange, TurnCommit,
+    WorkKey,
 };
 
 use crate::envelope;
@@ -17,7 +17,7 @@ use crate::provider::{DuroxideProvider, OP_ACK as OP};
 use crate::token::TurnToken;
 use crate::versions;
 
-/// Everything that duroxide says of a turn.
+/// Everything that duroxide passes with an acknowledgement of a turn.
 pub(crate) struct Ack {
     pub(crate) token: TurnToken,
     pub(crate) execution: u64,
@@ -33,20 +33,20 @@ impl Ack {
         self,
         provider: &DuroxideProvider<S>,
     ) -> Result<TurnCommit, ProviderError> {
-        let about = &self.token.about;
+        let facts = &self.token.facts;
         let last_event = self.last_event(provider).await?;
         let needs = self.needs();
-        let own = (&about.instance, &needs);
         let messages = self.orchestrator_items.iter();
-        let messages: Result<_, _> =
-            messages.map(|item| envelope::envelope_within(OP, item, own)).collect();
-        let birth = self.birth()?;
-        let exists = birth.is_some() || about.execution > 0;
+        let messages: Result<_, _> = messages
+            .map(|item| envelope::envelope_within(OP, item, &facts.instance, &needs))
+            .collect();
+        let new_instance = self.new_instance()?;
+        let exists = new_instance.is_some() || facts.execution > 0;
         let pinned = if exists { self.pinned(provider, needs.clone()).await? } else { None };
         Ok(TurnCommit {
             token: self.token.token,
             execution: self.execution,
-            birth,
+            new_instance,
             pinned,
             history: envelope::batch(OP, &self.history_delta, last_event)?,
             status: self.status(),
@@ -64,74 +64,75 @@ impl Ack {
         })
     }
 
-    /// The last event that the execution has: the token knows that of the current one.
+    /// Returns the last event of the execution; for the current one the token contains it.
     async fn last_event<S>(&self, provider: &DuroxideProvider<S>) -> Result<u64, ProviderError> {
-        let about = &self.token.about;
-        if self.execution == about.execution {
-            return Ok(about.last_event);
+        let facts = &self.token.facts;
+        if self.execution == facts.execution {
+            return Ok(facts.last_event);
         }
-        if self.execution > about.execution {
+        if self.execution > facts.execution {
             return Ok(0);
         }
-        let executions = provider.executions(OP, &about.instance).await?;
+        let executions = provider.executions(OP, &facts.instance).await?;
         let found = executions.into_iter().find(|other| other.execution == self.execution);
         Ok(found.map_or(0, |execution| execution.events))
     }
 
-    /// What the lane needs from now on. An execution that begins has a version of its own or none.
+    /// The capability that the mailbox requires from now on. A new execution is pinned to its own
+    /// version or to none.
     fn needs(&self) -> Capability {
-        let about = &self.token.about;
-        let before = about.capability.clone().filter(|_| self.execution <= about.execution);
-        let told = self.metadata.pinned_duroxide_version.as_ref().map(versions::pinned);
-        told.or(before).unwrap_or_else(versions::unpinned)
+        let facts = &self.token.facts;
+        let before = facts.capability.clone().filter(|_| self.execution <= facts.execution);
+        let pinned = self.metadata.pinned_duroxide_version.as_ref().map(versions::pinned);
+        pinned.or(before).unwrap_or_else(versions::unpinned)
     }
 
-    /// What changes about code and version of the execution.
+    /// Returns the new capability and version of the execution; `None` if they do not change.
     async fn pinned<S>(
         &self,
         provider: &DuroxideProvider<S>,
         capability: Capability,
     ) -> Result<Option<Pinned>, ProviderError> {
-        let about = &self.token.about;
-        let told = self.metadata.orchestration_version.clone();
-        let version = told.or_else(|| self.started().map(|started| started.version.to_owned()));
-        let same = about.capability.as_ref() == Some(&capability);
-        if version.is_none() && same && self.execution <= about.execution {
+        let facts = &self.token.facts;
+        let version = self.metadata.orchestration_version.clone();
+        let version = version.or_else(|| self.started().map(|started| started.version.to_owned()));
+        let same = facts.capability.as_ref() == Some(&capability);
+        if version.is_none() && same && self.execution <= facts.execution {
             return Ok(None);
         }
         let version = match version {
             Some(version) => Some(version),
-            None => provider.version_of(OP, &about.instance).await?,
+            None => provider.version_of(OP, &facts.instance).await?,
         };
         Ok(Some(Pinned { capability, version }))
     }
 
-    /// The instance, if there is none and something is to be kept of it.
-    fn birth(&self) -> Result<Option<InstanceBirth>, ProviderError> {
-        let about = &self.token.about;
+    /// Returns the instance to create, if there is none and the turn writes something about it.
+    fn new_instance(&self) -> Result<Option<NewInstance>, ProviderError> {
+        let facts = &self.token.facts;
         let named = self.metadata.orchestration_name.as_deref();
         let writes = !self.history_delta.is_empty() || self.metadata.status.is_some();
-        if about.execution > 0 || (named.is_none() && !writes) {
+        if facts.execution > 0 || (named.is_none() && !writes) {
             return Ok(None);
         }
         let started = self.started();
         let name = named
             .or(started.as_ref().map(|started| started.name))
-            .or(about.started.as_deref())
+            .or(facts.started.as_deref())
             .unwrap_or("Unknown");
         let parent = self.metadata.parent_instance_id.as_deref();
         let parent = parent.or(started.as_ref().and_then(|started| started.parent));
         let event = started.as_ref().and_then(|started| started.parent_event).unwrap_or(0);
         let parent = parent.map(|parent| names::instance(OP, parent)).transpose()?;
         let name = names::orchestration(OP, name)?;
-        Ok(Some(InstanceBirth { name, parent: parent.map(|parent| (parent, event)) }))
+        Ok(Some(NewInstance { name, parent: parent.map(|parent| (parent, event)) }))
     }
 
-    fn started(&self) -> Option<Started<'_>> {
+    fn started(&self) -> Option<StartedFacts<'_>> {
         self.history_delta.iter().find_map(|event| match &event.kind {
             EventKind::OrchestrationStarted {
                 name, version, parent_instance, parent_id, ..
-            } => Some(Started {
+            } => Some(StartedFacts {
                 name,
                 version,
                 parent: parent_instance.as_deref(),
@@ -141,7 +142,8 @@ impl Ack {
         })
     }
 
-    /// Only the last status of a turn is seen: its version goes up by one.
+    /// Returns the last status of the turn. Earlier ones are not stored, so the version of the
+    /// status increases by one.
     fn status(&self) -> Vec<StatusChange> {
         let last = self.history_delta.iter().rev().find_map(|event| match &event.kind {
             EventKind::CustomStatusUpdated { status } => Some(status.clone()),
@@ -195,18 +197,18 @@ impl Ack {
         self.cancelled_activities.iter().map(key).collect()
     }
 
-    /// A turn schedules and cancels activities of its own instance only.
+    /// Checks that a turn schedules and cancels only activities of its own instance.
     fn check_own(&self, instance: &InstanceId) -> Result<(), ProviderError> {
-        if *instance == self.token.about.instance {
+        if *instance == self.token.facts.instance {
             return Ok(());
         }
-        let own = &self.token.about.instance;
+        let own = &self.token.facts.instance;
         Err(permanent(OP, format!("an activity of {instance} in a turn of {own}")))
     }
 }
 
-/// What the first event of an execution says.
-struct Started<'a> {
+/// The facts in the first event of an execution.
+struct StartedFacts<'a> {
     name: &'a str,
     version: &'a str,
     parent: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! duroxide's management: lists, numbers, deleting and pruning.
+//! duroxide's management functions: lists, statistics, deleting and pruning.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
         Ok(all.iter().map(id).collect())
     }
 
-    /// An instance between two executions is running, and the one before has continued: it is in
-    /// both lists.
+    /// An instance between two executions is in two lists: it is running, and its previous
+    /// execution has continued as new.
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
         const OP: &str = "list_instances_by_status";
         let states = match status {
@@ -133,7 +133,7 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
         })
     }
 
-    /// Messages whose time has not come are timers, whatever they carry.
+    /// All messages that are not yet due count as timers.
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
         let depths = self.store().depths().await.map_err(of_store("get_queue_depths"))?;
         let size = |count| usize::try_from(count).unwrap_or(usize::MAX);
@@ -167,7 +167,8 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
         Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
     }
 
-    /// All of them or none. One whose children are not named is refused, as they would be orphans.
+    /// Deletes all of the instances or none. An instance whose children are not included is
+    /// refused, because they would be orphans.
     async fn delete_instances_atomic(
         &self,
         ids: &[String],
@@ -236,8 +237,8 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
 }
 
 impl<S> DuroxideProvider<S> {
-    /// Goes on with deletions and prunings that were interrupted: a program may have neither a
-    /// server nor a runtime of our own, which would do this as soon as they start.
+    /// Continues interrupted deletions and prunings, because a program may have neither a server
+    /// nor a runtime of our own, which would do this when they start.
     async fn finish_deletions(&self, operation: &'static str) -> Result<(), ProviderError> {
         loop {
             let due = self.store().clear_deleted().await.map_err(of_store(operation))?;
@@ -266,7 +267,7 @@ impl<S> DuroxideProvider<S> {
     }
 }
 
-/// States that are failures to duroxide.
+/// The states that duroxide considers failures.
 const FAILED: [InstanceState; 3] =
     [InstanceState::Failed, InstanceState::Cancelled, InstanceState::Terminated];
 

@@ -1,4 +1,5 @@
-//! Work items and events as the store keeps them: routing fields, and JSON.
+//! Converts work items and events to the form in which the store keeps them: routing fields and
+//! JSON.
 
 use std::time::Duration;
 
@@ -15,22 +16,22 @@ use crate::error::permanent;
 use crate::names;
 use crate::versions::unpinned;
 
-/// A moment of duroxide, which counts milliseconds.
+/// Converts a time of duroxide, which is in milliseconds.
 pub(crate) fn timestamp(ms: u64) -> Timestamp {
     Timestamp(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
 }
 
-/// A moment of the store, in milliseconds.
+/// Converts a time of the store to milliseconds.
 pub(crate) fn millis(at: Timestamp) -> u64 {
     u64::try_from(at.0 / 1_000).unwrap_or(0)
 }
 
-/// When a message can be fetched that is to wait.
+/// The visibility of a message with this delay.
 pub(crate) fn delayed(delay: Option<Duration>) -> Visible {
     delay.filter(|delay| !delay.is_zero()).map_or(Visible::Now, Visible::After)
 }
 
-/// When a message of a turn can be fetched: timers when they fire.
+/// The visibility of a message of a turn: timers become visible when they fire.
 pub(crate) fn due(item: &WorkItem) -> Visible {
     match item {
         WorkItem::TimerFired { fire_at_ms, .. } => Visible::At(timestamp(*fire_at_ms)),
@@ -38,7 +39,7 @@ pub(crate) fn due(item: &WorkItem) -> Visible {
     }
 }
 
-/// Whom an orchestrator's work item is for; `None` if it is for workers.
+/// The instance that receives a work item; `None` if it is for workers.
 fn receiver(item: &WorkItem) -> Option<&str> {
     match item {
         WorkItem::StartOrchestration { instance, .. }
@@ -55,10 +56,10 @@ fn receiver(item: &WorkItem) -> Option<&str> {
     }
 }
 
-/// Whether the item makes a lane claimable that never was: one that starts an instance, and a
-/// queue message, which is fetched to be dropped if there is no instance. Other items wait for
-/// a start.
-fn opens(item: &WorkItem) -> bool {
+/// Whether the item makes a new mailbox claimable. This is the case for items that start an
+/// instance, and for queue messages, which are fetched and dropped if there is no instance. Other
+/// items wait for a start.
+fn makes_claimable(item: &WorkItem) -> bool {
     matches!(
         item,
         WorkItem::StartOrchestration { .. }
@@ -67,7 +68,7 @@ fn opens(item: &WorkItem) -> bool {
     )
 }
 
-/// A message to an instance.
+/// Creates the envelope of a message to an instance.
 pub(crate) fn envelope(
     operation: &'static str,
     item: &WorkItem,
@@ -79,7 +80,7 @@ pub(crate) fn envelope(
         instance: names::instance(operation, receiver)?,
         visible,
         payload: encode(operation, item)?,
-        starts: opens(item).then(unpinned),
+        starts: makes_claimable(item).then(unpinned),
         parent: None,
         unique: false,
         even_if_ended: true,
@@ -87,11 +88,13 @@ pub(crate) fn envelope(
     })
 }
 
-/// A message of a turn. One to itself changes nothing about the versions that it needs.
+/// Creates the envelope of a message that a turn sends. A message to the instance itself keeps the
+/// capability that it needs.
 pub(crate) fn envelope_within(
     operation: &'static str,
     item: &WorkItem,
-    (own, needs): (&wakeline_core::InstanceId, &Capability),
+    own: &wakeline_core::InstanceId,
+    needs: &Capability,
 ) -> Result<Envelope, ProviderError> {
     let mut envelope = envelope(operation, item, due(item))?;
     if envelope.instance == *own && envelope.starts.is_some() {
@@ -100,7 +103,7 @@ pub(crate) fn envelope_within(
     Ok(envelope)
 }
 
-/// An activity.
+/// Converts an activity.
 pub(crate) fn work(operation: &'static str, item: &WorkItem) -> Result<NewWork, ProviderError> {
     let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
         return Err(permanent(operation, "only activities go to workers"));
@@ -118,10 +121,10 @@ pub(crate) fn work(operation: &'static str, item: &WorkItem) -> Result<NewWork, 
     })
 }
 
-/// The events of a turn as one batch that follows `last_event`; `None` if there are none.
+/// Encodes the events of a turn as one batch that follows `last_event`; `None` if there are none.
 ///
-/// The batch reaches from the event after the last one to its own last one: duroxide may leave
-/// numbers out, and the store never looks into a batch.
+/// The batch begins right after `last_event`, even if its first event has a greater number:
+/// duroxide may skip numbers, and the store does not read a batch.
 pub(crate) fn batch(
     operation: &'static str,
     events: &[Event],
@@ -131,7 +134,10 @@ pub(crate) fn batch(
     for event in events {
         if event.event_id <= last {
             let id = event.event_id;
-            return Err(permanent(operation, format!("duplicate event {id}: {last} is there")));
+            return Err(permanent(
+                operation,
+                format!("duplicate event {id}: the history already has event {last}"),
+            ));
         }
         last = event.event_id;
     }
@@ -141,7 +147,7 @@ pub(crate) fn batch(
     Ok(Some(HistoryBatch { first: last_event + 1, last, events: encode(operation, events)? }))
 }
 
-/// The events of some batches.
+/// Decodes the events of batches.
 pub(crate) fn events(batches: &[HistoryBatch]) -> Result<Vec<Event>, serde_json::Error> {
     let mut all = Vec::new();
     for batch in batches {
@@ -157,7 +163,7 @@ fn encode<T: Serialize + ?Sized>(
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| permanent(operation, error))
 }
 
-/// A value with the time that its event has: the store's own time is that of the commit.
+/// Encodes a value with the time of its event, because the time of the store is that of the commit.
 pub(crate) fn value(text: &str, updated_at_ms: u64) -> Bytes {
     let mut bytes = Vec::with_capacity(8 + text.len());
     bytes.extend_from_slice(&updated_at_ms.to_be_bytes());
@@ -165,15 +171,15 @@ pub(crate) fn value(text: &str, updated_at_ms: u64) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// A value of the key-value state, by its key.
+/// Decodes an entry of the key-value state, and returns it with its key.
 pub(crate) fn kv_entry(
     operation: &'static str,
     entry: StoredKv,
 ) -> Result<(String, KvEntry), ProviderError> {
     let key = names::unescape(entry.key.as_str());
-    let bad = || permanent(operation, format!("the value of {key} cannot be decoded"));
-    let (at, text) = entry.value.split_first_chunk::<8>().ok_or_else(bad)?;
-    let value = String::from_utf8(text.to_vec()).map_err(|_| bad())?;
+    let invalid = || permanent(operation, format!("the value of {key} cannot be decoded"));
+    let (at, text) = entry.value.split_first_chunk::<8>().ok_or_else(invalid)?;
+    let value = String::from_utf8(text.to_vec()).map_err(|_| invalid())?;
     Ok((key, KvEntry { value, last_updated_at_ms: u64::from_be_bytes(*at) }))
 }
 
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_follows_the_last_event_and_may_leave_numbers_out() {
+    fn a_batch_follows_the_last_event_and_may_skip_numbers() {
         let batch = batch("ack", &[event(7), event(9)], 3).expect("in order").expect("not empty");
         assert_eq!((batch.first, batch.last), (4, 9));
         let ids: Vec<_> = events(&[batch]).expect("decodes").iter().map(|e| e.event_id).collect();
@@ -196,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_there_is_refused() {
+    fn a_duplicate_event_is_refused() {
         for (ids, last) in [(vec![3], 3), (vec![4, 4], 3), (vec![1], 3)] {
             let events: Vec<_> = ids.into_iter().map(event).collect();
             assert!(batch("ack", &events, last).is_err());

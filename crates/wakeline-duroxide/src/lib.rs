@@ -1,18 +1,21 @@
-//! Runs orchestrations of the `duroxide` crate on Wakeline's stores, woken instead of polled.
+//! Runs orchestrations of the `duroxide` crate on Wakeline's stores, with wake-ups instead of
+//! polling.
 //!
 //! # Where it sits
-//! Beside the facade: a program of duroxide depends on it alone, so it names the concrete stores.
+//! It is a facade beside `wakeline`: a program that uses duroxide depends only on this crate, so it
+//! depends on the concrete stores.
 //! [`DuroxideProvider`] implements duroxide's `Provider` and `ProviderAdmin` over a
 //! [`FlowBackend`](wakeline_store::flow::FlowBackend). Its fetches wait in the hub of a
 //! [`StoreProvider`](wakeline_flow::provider::StoreProvider), which serves them in the commits that
-//! make work for them. What other processes commit wakes them by the store's hints.
+//! create work for them. Commits of other processes wake them by hints of the store.
 //!
 //! # Invariants
-//! * duroxide's work items and events are bytes to the store; only their routing is taken out.
-//! * A lock token says what its turn was about: no table in memory translates it, so that any
-//!   process may acknowledge what another one fetched.
-//! * Which versions of duroxide an execution needs is the capability of its lane: a filter decides
-//!   before anything is leased or decoded.
+//! * The store does not read the work items and events of duroxide; only their routing is
+//!   extracted.
+//! * A lock token contains everything about its turn that the commit needs, rather than a key of a
+//!   table in memory, so that any process may acknowledge what another one fetched.
+//! * The version of duroxide that an execution needs is the capability of its mailbox, so a filter
+//!   applies before anything is leased or decoded.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -75,4 +78,4 @@ pub use wakeline_wake::{
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("../../../docs/guide/from-duroxide.md")]
-struct GuideExamples;
+struct DuroxideGuideExamples;

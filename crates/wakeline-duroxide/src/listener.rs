@@ -1,7 +1,7 @@
-//! What becomes of hints that other processes send.
+//! Receives the hints of other processes.
 //!
 //! # Where it sits
-//! A store's feed calls it; it passes hints on to the hub of a provider.
+//! The feed of a store calls it, and it passes the hints to the hub of a provider.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use wakeline_store::{HintOrigin, HintSink, LinkState};
 
 use crate::versions::Versions;
 
-/// Passes hints on to those who wait.
-pub(crate) struct Hearing {
+/// Passes hints to the waiting fetches.
+pub(crate) struct ListenerSink {
     pub(crate) inner: StoreProvider,
     pub(crate) versions: Arc<Versions>,
 }
 
-impl HintSink for Hearing {
+impl HintSink for ListenerSink {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         self.inner.changed(changes, origin);
     }
 
-    /// Learns first, so that fetches which wait are there for what they did not know of.
+    /// Records new versions first, so that waiting fetches can take turns that need them.
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         for change in changes {
             if let FlowWhat::Turn(capability) = &change.what {
-                self.versions.meet(capability);
+                self.versions.record(capability);
             }
         }
         self.inner.flow_changed(changes, origin);

@@ -1,9 +1,9 @@
-//! duroxide's identifiers as names of the store, and back.
+//! Converts duroxide's identifiers to names of the store and back.
 //!
 //! # Invariants
-//! * Reversible: `unescape(escape(text)) == text` for every text.
-//! * Ordinary identifiers stay as they are: only control characters and `%` are escaped, and the
-//!   empty text is a single `%`.
+//! * The conversion is reversible: `unescape(escape(text)) == text` for every text.
+//! * Ordinary identifiers do not change: only control characters and `%` are escaped, and the empty
+//!   text becomes a single `%`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ fn is_special(char: char) -> bool {
     char == '%' || char.is_control()
 }
 
-/// What was escaped. A text that [`escape`] did not make is left as it is.
+/// Reverses [`escape`]. A text that was not escaped is returned unchanged.
 pub(crate) fn unescape(text: &str) -> String {
     if text == "%" {
         return String::new();
@@ -71,12 +71,12 @@ fn name<T>(
     new(&escape(text)).map_err(|error| permanent(operation, error))
 }
 
-/// An instance's id.
+/// Converts the id of an instance.
 pub(crate) fn instance(operation: &'static str, text: &str) -> Result<InstanceId, ProviderError> {
     name(operation, text, |text| InstanceId::new(text))
 }
 
-/// An orchestration's name.
+/// Converts the name of an orchestration.
 pub(crate) fn orchestration(
     operation: &'static str,
     text: &str,
@@ -84,22 +84,22 @@ pub(crate) fn orchestration(
     name(operation, text, |text| OrchestrationName::new(text))
 }
 
-/// A key of the key-value state.
+/// Converts a key of the key-value state.
 pub(crate) fn key(operation: &'static str, text: &str) -> Result<KvKey, ProviderError> {
     name(operation, text, |text| KvKey::new(text))
 }
 
-/// An activity's tag.
+/// Converts the tag of an activity.
 pub(crate) fn tag(operation: &'static str, text: &str) -> Result<Tag, ProviderError> {
     name(operation, text, |text| Tag::new(text))
 }
 
-/// A session's id.
+/// Converts the id of a session.
 pub(crate) fn session(operation: &'static str, text: &str) -> Result<SessionId, ProviderError> {
     name(operation, text, |text| SessionId::new(text))
 }
 
-/// The owner of sessions.
+/// Converts the owner of sessions.
 pub(crate) fn owner(operation: &'static str, text: &str) -> Result<OwnerId, ProviderError> {
     name(operation, text, |text| OwnerId::new(text))
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_comes_back() {
+    fn escaping_is_reversible() {
         for text in ["", "%", "%%", "50%", "%41", "a\nb\t\0", "\u{85}x", "%\u{9f}ü"] {
             let escaped = escape(text);
             assert!(KvKey::new(&escaped).is_ok(), "{escaped} is not a name");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn different_texts_stay_different() {
+    fn escaping_is_injective() {
         let texts = ["", "%", "%25", "%2525", "\n", "%0A"];
         let escaped: std::collections::BTreeSet<_> = texts.iter().map(|t| escape(t)).collect();
         assert_eq!(escaped.len(), texts.len());

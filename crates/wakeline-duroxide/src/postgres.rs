@@ -1,4 +1,4 @@
-//! Orchestrations of duroxide on PostgreSQL: the constructors that its programs know.
+//! The provider over PostgreSQL, with the constructors that duroxide programs know.
 
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::StoreError;
@@ -6,22 +6,21 @@ use wakeline_wake::LongPollConfig;
 
 use crate::provider::{DuroxideOptions, DuroxideProvider};
 
-/// A provider on PostgreSQL 15 or later. Everything lives in one schema, `wakeline` by default; it
-/// is brought up to date when connecting. Fetches that wait are woken by what any process on the
-/// schema commits.
+/// A provider over PostgreSQL 15 or later. All tables are in one schema, `wakeline` by default,
+/// which is migrated when connecting. Commits of any process on the schema wake waiting fetches.
 pub type PostgresProvider = DuroxideProvider<PostgresStore>;
 
-/// All settings of a [`PostgresProvider`].
+/// All options of a [`PostgresProvider`].
 #[derive(Debug, Clone)]
 pub struct PostgresProviderOptions {
-    /// Where the store is, and how it is connected to.
+    /// The address of the store and how it is connected to.
     pub store: PostgresOptions,
     /// How fetches wait.
     pub waiting: DuroxideOptions,
 }
 
 impl PostgresProviderOptions {
-    /// The defaults.
+    /// Creates options with default values.
     pub fn new(database_url: impl Into<String>) -> Self {
         let store = PostgresOptions::new(database_url);
         Self { store, waiting: DuroxideOptions::default() }
@@ -29,12 +28,12 @@ impl PostgresProviderOptions {
 }
 
 impl PostgresProvider {
-    /// Connects with the default settings: fetches wait, and are woken.
+    /// Connects with the default options: fetches wait until they are woken.
     pub async fn new(database_url: &str) -> Result<Self, StoreError> {
         Self::new_with_schema(database_url, None).await
     }
 
-    /// Connects to a schema of another name, which is a store of its own.
+    /// Connects to a schema with another name, which is a separate store.
     pub async fn new_with_schema(
         database_url: &str,
         schema_name: Option<&str>,
@@ -42,7 +41,7 @@ impl PostgresProvider {
         Self::new_with_options(database_url, schema_name, LongPollConfig::default()).await
     }
 
-    /// The same as [`PostgresProvider::new`]: fetches wait unless they are told not to.
+    /// The same as [`PostgresProvider::new`]: fetches wait unless they are configured not to.
     pub async fn new_with_long_poll(database_url: &str) -> Result<Self, StoreError> {
         Self::new(database_url).await
     }
@@ -55,7 +54,7 @@ impl PostgresProvider {
         Self::new_with_schema(database_url, schema_name).await
     }
 
-    /// Connects with settings of your own for how fetches wait.
+    /// Connects with options for how fetches wait.
     pub async fn new_with_options(
         database_url: &str,
         schema_name: Option<&str>,
@@ -69,7 +68,7 @@ impl PostgresProvider {
         Self::connect(options).await
     }
 
-    /// Connects with all settings.
+    /// Connects with all options.
     pub async fn connect(options: PostgresProviderOptions) -> Result<Self, StoreError> {
         Self::owning(PostgresStore::connect(options.store).await?, options.waiting)
     }

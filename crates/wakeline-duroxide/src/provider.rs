@@ -1,4 +1,4 @@
-//! The provider: duroxide's trait over a store.
+//! The provider: an implementation of duroxide's trait over a store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use wakeline_wake::{LongPollConfig, Snapshot, WakeMode};
 use crate::ack::Ack;
 use crate::envelope;
 use crate::error::{lock_lost, of_flow, of_store, permanent};
-use crate::listener::Hearing;
+use crate::listener::ListenerSink;
 use crate::names;
 use crate::token::{self, TurnToken};
 use crate::versions::Versions;
@@ -34,30 +34,30 @@ use crate::versions::Versions;
 pub struct DuroxideOptions {
     /// How fetches that wait are woken.
     pub mode: WakeMode,
-    /// How they wait.
+    /// How the waiting fetches poll.
     pub long_poll: LongPollConfig,
 }
 
-/// A store that a provider can be made over: one that keeps orchestrations, and that tells of what
-/// other processes change.
+/// A store that a provider can be created over. It keeps orchestrations, and reports the changes of
+/// other processes.
 pub trait DuroxideStore: FlowBackend + HintFeed + StoreAdmin {}
 
 impl<S: FlowBackend + HintFeed + StoreAdmin> DuroxideStore for S {}
 
-/// duroxide's provider over a store. A handle: clones share their waiters, and one listener to
-/// other processes, which ends with the last of them, as do the connections of a store that the
-/// provider has opened. Most programs open one by the constructors of `PostgresProvider` or
-/// `SqliteProvider`.
+/// An implementation of duroxide's provider over a store. It is a handle: clones share their
+/// waiters and one listener to other processes. The listener ends when the last clone is dropped,
+/// and so do the connections of a store that the provider has opened. Most programs use the
+/// constructors of `PostgresProvider` or `SqliteProvider`.
 ///
 /// # Limits
 /// * Instance ids, names, tags, sessions, owners and keys have at most 255 bytes, and fewer if
 ///   they contain control characters or `%`.
-/// * Events are appended by acknowledging turns only: `append_with_execution` is refused.
+/// * Events are appended only by acknowledging turns: `append_with_execution` is refused.
 pub struct DuroxideProvider<S> {
     pub(crate) inner: StoreProvider,
     pub(crate) versions: Arc<Versions>,
-    /// Whether the versions that instances of the store are pinned to were looked up.
-    pub(crate) surveyed: Arc<OnceCell<()>>,
+    /// Set once the versions that instances of the store are pinned to were looked up.
+    pub(crate) looked_up: Arc<OnceCell<()>>,
     /// The store, if this provider has opened it.
     opened: Option<Arc<S>>,
     /// Ends the listener.
@@ -69,7 +69,7 @@ impl<S> Clone for DuroxideProvider<S> {
         Self {
             inner: self.inner.clone(),
             versions: Arc::clone(&self.versions),
-            surveyed: Arc::clone(&self.surveyed),
+            looked_up: Arc::clone(&self.looked_up),
             opened: self.opened.clone(),
             listening: Arc::clone(&self.listening),
         }
@@ -77,9 +77,9 @@ impl<S> Clone for DuroxideProvider<S> {
 }
 
 impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
-    /// A provider on the current tokio runtime, over a store that is open already, which listens
-    /// to what other processes change. The store stays open when the provider is closed. A store
-    /// feeds one provider.
+    /// Creates a provider on the current tokio runtime over a store that is already open. It
+    /// listens to changes of other processes. The store stays open when the provider is closed. Use
+    /// a store for only one provider.
     pub fn over(store: Arc<S>, options: DuroxideOptions) -> Result<Self, StoreError> {
         let DuroxideOptions { mode, long_poll } = options;
         long_poll.validate().map_err(|error| StoreError::Invalid {
@@ -92,20 +92,22 @@ impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
         let versions: Arc<Versions> = Arc::default();
         let shutdown = CancellationToken::new();
         if waits {
-            let sink = Arc::new(Hearing { inner: inner.clone(), versions: Arc::clone(&versions) });
+            let sink =
+                Arc::new(ListenerSink { inner: inner.clone(), versions: Arc::clone(&versions) });
             let (shutdown, hints) = (shutdown.clone(), inner.uses_hints());
             tokio::spawn(async move {
-                match hints {
-                    true => store.feed(sink, shutdown).await,
-                    false => store.tend(sink, shutdown).await,
+                if hints {
+                    store.feed(sink, shutdown).await;
+                } else {
+                    store.feed_poll_only(sink, shutdown).await;
                 }
             });
         }
         let listening = Arc::new(shutdown.drop_guard());
-        Ok(Self { inner, versions, surveyed: Arc::default(), opened: None, listening })
+        Ok(Self { inner, versions, looked_up: Arc::default(), opened: None, listening })
     }
 
-    /// A provider over a store of its own, which is closed with it.
+    /// Creates a provider that owns its store and closes it.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn owning(store: S, options: DuroxideOptions) -> Result<Self, StoreError> {
         let store = Arc::new(store);
@@ -113,9 +115,9 @@ impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
         Ok(Self { opened: Some(store), ..provider })
     }
 
-    /// Ends all waits, waits for what is under way, and closes the store if this provider has
-    /// opened it. Shut runtimes down first. Dropping the last handle ends the listener and the
-    /// connections as well, without waiting.
+    /// Ends all waits, waits for writes in progress, and closes the store if this provider has
+    /// opened it. Shut runtimes down first. Dropping the last handle also ends the listener and the
+    /// connections, but without waiting.
     pub async fn close(&self) {
         wakeline_flow::provider::Provider::close(&self.inner).await;
         if let Some(store) = &self.opened {
@@ -125,7 +127,8 @@ impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
 }
 
 impl<S> DuroxideProvider<S> {
-    /// How its waiting fetches stand: how many there are, why they woke, whether hints arrive.
+    /// Returns a snapshot of the waiting fetches: their number, why they woke, whether hints
+    /// arrive.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()
     }
@@ -175,7 +178,7 @@ impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
         };
         let commit = ack.into_commit(self).await?;
         if let Some(pinned) = &commit.pinned {
-            self.versions.meet(&pinned.capability);
+            self.versions.record(&pinned.capability);
         }
         match self.inner.commit_turn(commit).await.map_err(of_flow(OP_ACK))? {
             TurnOutcome::Committed { .. } => Ok(()),
@@ -226,7 +229,7 @@ impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
         _execution_id: u64,
         _new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
-        let reason = "events are appended by acknowledging a turn, and by nothing else";
+        let reason = "events can only be appended by acknowledging a turn";
         Err(permanent("append_with_execution", reason))
     }
 
@@ -246,7 +249,7 @@ impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
         let request = WorkRequest {
             key: Uuid::now_v7(),
             lease: lock_timeout,
-            // This provider is not told which activities a worker knows.
+            // duroxide does not report which activities a worker knows.
             filter: ActivityFilter::of_tags(tags(OP, tag_filter)?),
             session: session.map(|config| claim(OP, config)).transpose()?,
         };
@@ -312,7 +315,8 @@ impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
         kept.map(counted).map_err(of_store(OP))
     }
 
-    /// How long a session was idle does not matter: what has expired and is not needed goes.
+    /// Removes sessions that have expired and have no waiting activities, regardless of the idle
+    /// time.
     async fn cleanup_orphaned_sessions(&self, _: Duration) -> Result<usize, ProviderError> {
         let gone = self.store().keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
         gone.map(counted).map_err(of_store("cleanup_orphaned_sessions"))

@@ -1,4 +1,4 @@
-//! Reading instances: histories, values, how much they hold.
+//! Reads instances: histories, values and statistics.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use crate::error::{of_store, permanent};
 use crate::names;
 use crate::provider::DuroxideProvider;
 
-/// How much history is read at a time.
+/// The number of bytes of history that are read at a time.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// How many instances are listed at a time.
+/// The number of instances that are listed at a time.
 pub(crate) const PAGE_LEN: u32 = 1_000;
 
 impl<S> DuroxideProvider<S> {
-    /// An instance, if it exists. One that waits to be started does not, to duroxide.
+    /// Returns an instance, if it exists. For duroxide, a pending instance does not exist.
     pub(crate) async fn detail(
         &self,
         operation: &'static str,
@@ -36,12 +36,12 @@ impl<S> DuroxideProvider<S> {
         instance: &InstanceId,
     ) -> Result<Option<InstanceDetail>, ProviderError> {
         match self.store().instance(instance).await.map_err(of_store(operation))? {
-            Watched::There(detail) => Ok(Some(*detail).filter(exists)),
+            Watched::Found(detail) => Ok(Some(*detail).filter(exists)),
             Watched::Missing => Ok(None),
         }
     }
 
-    /// The version of an instance's current execution.
+    /// Returns the version of the current execution of an instance.
     pub(crate) async fn version_of(
         &self,
         operation: &'static str,
@@ -50,7 +50,7 @@ impl<S> DuroxideProvider<S> {
         Ok(self.detail_of(operation, instance).await?.and_then(|detail| detail.version))
     }
 
-    /// The executions of an instance, oldest first.
+    /// Returns the executions of an instance, oldest first.
     pub(crate) async fn executions(
         &self,
         operation: &'static str,
@@ -59,7 +59,7 @@ impl<S> DuroxideProvider<S> {
         self.store().executions(instance).await.map_err(of_store(operation))
     }
 
-    /// The events of an execution, or of the current one.
+    /// Returns the events of an execution; of the current one if none is given.
     pub(crate) async fn history(
         &self,
         operation: &'static str,
@@ -82,7 +82,7 @@ impl<S> DuroxideProvider<S> {
         loop {
             let page = self.store().history(instance, execution, from, PAGE_BYTES).await;
             let page = page.map_err(of_store(operation))?;
-            // The first page may have chosen the execution: the others stay with it.
+            // If the caller named no execution, the first page decides which one is read.
             execution = Some(page.execution);
             all.extend(page.batches);
             match page.next {
@@ -92,7 +92,7 @@ impl<S> DuroxideProvider<S> {
         }
     }
 
-    /// The key-value state as it stands; of one key if it is named.
+    /// Returns the current key-value state, or the value of one key.
     pub(crate) async fn kv(
         &self,
         operation: &'static str,
@@ -107,7 +107,7 @@ impl<S> DuroxideProvider<S> {
         entries.map(|entry| entry.map(|(key, entry)| (key, entry.value))).collect()
     }
 
-    /// How much an instance holds; `None` if there is none.
+    /// Returns the statistics of an instance; `None` if it does not exist.
     pub(crate) async fn stats(
         &self,
         operation: &'static str,
@@ -121,7 +121,7 @@ impl<S> DuroxideProvider<S> {
         let first = self.store().history(&id, None, 1, 1).await.map_err(of_store(operation))?;
         let first = envelope::events(&first.batches)
             .map_err(|error| permanent(operation, format!("events cannot be decoded: {error}")))?;
-        // Values are stored with a time, which is not theirs to count.
+        // Values are stored with a time, which is not part of their size.
         let values = self.kv(operation, instance, None).await?;
         Ok(Some(SystemStats {
             history_event_count: stats.events,
@@ -132,7 +132,7 @@ impl<S> DuroxideProvider<S> {
         }))
     }
 
-    /// All instances that a filter allows, newest first.
+    /// Returns all instances that a filter allows, newest first.
     pub(crate) async fn list(
         &self,
         operation: &'static str,
@@ -151,8 +151,11 @@ impl<S> DuroxideProvider<S> {
         }
     }
 
-    /// Meets the versions that instances of the store are pinned to.
-    pub(crate) async fn survey(&self, operation: &'static str) -> Result<(), ProviderError> {
+    /// Records the versions that running instances of the store are pinned to.
+    pub(crate) async fn look_up_versions(
+        &self,
+        operation: &'static str,
+    ) -> Result<(), ProviderError> {
         let mut filter = ListInstances {
             states: vec![InstanceState::Running],
             limit: PAGE_LEN,
@@ -162,7 +165,7 @@ impl<S> DuroxideProvider<S> {
             let page = self.store().list_instances(filter.clone()).await;
             let page = page.map_err(of_store(operation))?;
             for capability in page.instances.iter().filter_map(|found| found.capability.as_ref()) {
-                self.versions.meet(capability);
+                self.versions.record(capability);
             }
             match page.next {
                 Some(next) => filter.after = Some(next),
@@ -172,12 +175,12 @@ impl<S> DuroxideProvider<S> {
     }
 }
 
-/// Whether an instance exists to duroxide: one that is pending does not.
+/// Whether an instance exists for duroxide, which does not know pending instances.
 fn exists(detail: &InstanceDetail) -> bool {
     detail.state != InstanceState::Pending
 }
 
-/// How many queue messages an execution took over from the one before.
+/// Returns how many queue messages an execution got from the previous one.
 fn carried_forward(first: &Event) -> u64 {
     match &first.kind {
         EventKind::OrchestrationStarted { carry_forward_events: Some(events), .. } => {

@@ -1,4 +1,4 @@
-//! Orchestrations of duroxide in one SQLite file: the constructors that its programs know.
+//! The provider over one SQLite file, with the constructors that duroxide programs know.
 
 use std::path::{Path, PathBuf};
 
@@ -8,36 +8,37 @@ use wakeline_wake::LongPollConfig;
 
 use crate::provider::{DuroxideOptions, DuroxideProvider};
 
-/// A provider in one SQLite file, which is made if it does not exist. Several processes of one
-/// machine may share it: fetches that wait are woken by what any of them commits.
+/// A provider over one SQLite file, which is created if it does not exist. Several processes on one
+/// machine may share it: commits of any of them wake waiting fetches.
 pub type SqliteProvider = DuroxideProvider<SqliteStore>;
 
-/// All settings of a [`SqliteProvider`].
+/// All options of a [`SqliteProvider`].
 #[derive(Debug, Clone)]
 pub struct SqliteProviderOptions {
-    /// Where the store is, and how it is opened.
+    /// The path of the store and how it is opened.
     pub store: SqliteOptions,
     /// How fetches wait.
     pub waiting: DuroxideOptions,
 }
 
 impl SqliteProviderOptions {
-    /// The defaults.
+    /// Creates options with default values.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { store: SqliteOptions::new(path), waiting: DuroxideOptions::default() }
     }
 }
 
-// The same constructors as those of `PostgresProvider`. They are not shared: one takes a `&str`, so
-// that whatever derefs to one is accepted as duroxide-pg accepts it, and the other one any path.
+// These are the same constructors as those of `PostgresProvider`. They are not shared, because that
+// one takes a `&str`, so that everything that dereferences to one is accepted as in duroxide-pg,
+// and this one takes any path.
 impl SqliteProvider {
-    /// Opens a file with the default settings: fetches wait, and are woken.
+    /// Opens a file with the default options: fetches wait until they are woken.
     pub async fn new(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::new_with_schema(path, None).await
     }
 
-    /// Opens a file. SQLite has no schemas: a named one is a file of its own beside it,
-    /// `orders.db` with the schema `test` is `orders-test.db`.
+    /// Opens a file with a schema name. SQLite has no schemas: each name is a separate file, for
+    /// example `orders-test.db` for `orders.db` with the schema `test`.
     pub async fn new_with_schema(
         path: impl AsRef<Path>,
         schema_name: Option<&str>,
@@ -58,7 +59,7 @@ impl SqliteProvider {
         Self::new_with_schema(path, schema_name).await
     }
 
-    /// Opens a file with settings of your own for how fetches wait.
+    /// Opens a file with options for how fetches wait.
     pub async fn new_with_options(
         path: impl AsRef<Path>,
         schema_name: Option<&str>,
@@ -69,7 +70,7 @@ impl SqliteProvider {
         Self::open(SqliteProviderOptions { store, waiting }).await
     }
 
-    /// Opens a file with all settings.
+    /// Opens a file with all options.
     pub async fn open(options: SqliteProviderOptions) -> Result<Self, StoreError> {
         Self::owning(SqliteStore::open(options.store).await?, options.waiting)
     }

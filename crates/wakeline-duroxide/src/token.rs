@@ -1,7 +1,7 @@
-//! Lock tokens of turns: the store's token, and what the turn was about.
+//! Lock tokens of turns: the token of the store, and facts about the turn.
 //!
-//! duroxide passes an acknowledgement only its token. What else a commit needs (whose turn, which
-//! event came last) goes along in it.
+//! duroxide passes only the token to an acknowledgement, so everything else that a commit needs
+//! (such as the instance and its last event) is part of the token.
 
 use std::fmt;
 
@@ -12,53 +12,53 @@ use wakeline_store::flow::TurnItem;
 
 use crate::error::lock_lost;
 
-/// A turn's lock token.
+/// The lock token of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TurnToken {
     pub(crate) token: FlowToken,
-    pub(crate) about: About,
+    pub(crate) facts: TurnFacts,
 }
 
-/// What a turn was about when it was fetched.
+/// The facts about a turn when it was fetched. The field names are part of lock tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct About {
+pub(crate) struct TurnFacts {
     pub(crate) instance: InstanceId,
-    /// The current execution; 0 if there is no instance.
+    /// The current execution; 0 if there is no instance yet.
     pub(crate) execution: u64,
     /// The last event of the current execution.
     pub(crate) last_event: u64,
     pub(crate) capability: Option<Capability>,
-    /// The orchestration by the message that starts it, if there is no instance.
+    /// The orchestration that a message starts, if there is no instance yet.
     pub(crate) started: Option<String>,
 }
 
 impl TurnToken {
     pub(crate) fn of(turn: &TurnItem, started: Option<String>) -> Self {
-        let about = About {
+        let facts = TurnFacts {
             instance: turn.instance.clone(),
             execution: turn.execution,
             last_event: turn.last_event,
             capability: turn.capability.clone(),
             started,
         };
-        Self { token: turn.token, about }
+        Self { token: turn.token, facts }
     }
 
     pub(crate) fn parse(operation: &'static str, text: &str) -> Result<Self, ProviderError> {
-        let (token, about) = text.split_once(' ').ok_or_else(|| lock_lost(operation))?;
-        let about = serde_json::from_str(about).map_err(|_| lock_lost(operation))?;
-        Ok(Self { token: parse(operation, token)?, about })
+        let (token, facts) = text.split_once(' ').ok_or_else(|| lock_lost(operation))?;
+        let facts = serde_json::from_str(facts).map_err(|_| lock_lost(operation))?;
+        Ok(Self { token: parse(operation, token)?, facts })
     }
 }
 
 impl fmt::Display for TurnToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = serde_json::to_string(&self.about).map_err(|_| fmt::Error)?;
-        write!(f, "{} {about}", self.token)
+        let facts = serde_json::to_string(&self.facts).map_err(|_| fmt::Error)?;
+        write!(f, "{} {facts}", self.token)
     }
 }
 
-/// An activity's lock token.
+/// Parses the lock token of an activity.
 pub(crate) fn parse(operation: &'static str, text: &str) -> Result<FlowToken, ProviderError> {
     text.parse().map_err(|_| lock_lost(operation))
 }
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_tells_what_its_turn_was_about() {
-        let about = About {
+    fn a_token_round_trips_with_the_facts_of_its_turn() {
+        let facts = TurnFacts {
             instance: InstanceId::new("an instance \"of\" mine").expect("valid"),
             execution: 3,
             last_event: 41,
@@ -77,12 +77,12 @@ mod tests {
             started: None,
         };
         let key = uuid::Uuid::now_v7();
-        let token = TurnToken { token: FlowToken { lane: 7, work: None, key }, about };
+        let token = TurnToken { token: FlowToken { lane: 7, work: None, key }, facts };
         assert_eq!(TurnToken::parse("ack", &token.to_string()), Ok(token));
     }
 
     #[test]
-    fn other_texts_are_no_locks() {
+    fn other_texts_are_not_lock_tokens() {
         for text in ["", "invalid-token", "t1-x {}", "t1 "] {
             let error = TurnToken::parse("ack", text).expect_err("no token");
             assert!(error.message.contains("Invalid lock token") && !error.retryable);

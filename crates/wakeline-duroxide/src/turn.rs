@@ -1,4 +1,4 @@
-//! Fetching turns: from a leased lane to duroxide's orchestration item.
+//! Fetches turns, and converts them to duroxide's orchestration items.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::error::{of_flow, permanent};
 use crate::names;
 use crate::provider::DuroxideProvider;
 use crate::token::TurnToken;
-use crate::versions::is_far_reaching;
+use crate::versions::exceeds_known;
 
 const OP: &str = "fetch_orchestration_item";
 
-/// How long messages wait again that were fetched although nothing started their instance.
+/// The delay of messages that were fetched although no message has started their instance.
 const UNSTARTED_DELAY: Duration = Duration::from_secs(5);
 
-/// An item, its lock token and its attempt.
+/// An item, its lock token and the number of its attempt.
 pub(crate) type Fetched = (OrchestrationItem, String, u32);
 
 impl<S> DuroxideProvider<S> {
@@ -35,8 +35,8 @@ impl<S> DuroxideProvider<S> {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<Fetched>, ProviderError> {
-        if is_far_reaching(filter) {
-            self.surveyed.get_or_try_init(|| self.survey(OP)).await?;
+        if exceeds_known(filter) {
+            self.looked_up.get_or_try_init(|| self.look_up_versions(OP)).await?;
         }
         let deadline = Instant::now() + poll_timeout;
         let mut news = self.versions.news();
@@ -59,7 +59,7 @@ impl<S> DuroxideProvider<S> {
         }
     }
 
-    /// A leased turn as an item; `None` if it was nobody's and is gone.
+    /// Converts a leased turn; `None` if there is no instance and the messages were disposed of.
     async fn fetched(&self, turn: TurnItem) -> Result<Option<Fetched>, ProviderError> {
         let messages = decode_messages(&turn);
         let started = messages.as_ref().ok().and_then(|messages| start(messages));
@@ -101,32 +101,35 @@ impl<S> DuroxideProvider<S> {
         Ok(Some((item, token, attempt)))
     }
 
-    /// Messages to an instance that is not there. Those of queues are dropped; the others wait
+    /// Handles messages to an instance that does not exist. Queue messages are dropped; others wait
     /// for a start.
     async fn dispose(&self, turn: &TurnItem, messages: &[WorkItem]) -> Result<(), ProviderError> {
         if !messages.iter().all(|message| matches!(message, WorkItem::QueueMessage { .. })) {
-            let given = self.inner.give_back(turn.token, UNSTARTED_DELAY, true).await;
-            return given.map_err(of_flow(OP));
+            let abandoned = self.inner.give_back(turn.token, UNSTARTED_DELAY, true).await;
+            return abandoned.map_err(of_flow(OP));
         }
         let (instance, dropped) = (&turn.instance, messages.len());
-        tracing::warn!(%instance, dropped, "messages to a queue of an instance that is not there");
-        // A lease that was lost meanwhile leaves them to the next fetch.
+        tracing::warn!(
+            %instance, dropped,
+            "dropped queue messages to an instance that does not exist"
+        );
+        // If the lease was lost meanwhile, the next fetch gets the messages.
         self.inner.commit_turn(nothing(turn)).await.map(drop).map_err(of_flow(OP))
     }
 
-    /// The events of a turn's execution, or why they cannot be decoded.
+    /// Returns the events of a turn's execution, or the reason why they cannot be decoded.
     async fn turn_history(
         &self,
         turn: &TurnItem,
     ) -> Result<Result<Vec<Event>, String>, ProviderError> {
         let decoded = match &turn.history {
-            InlineHistory::Whole(batches) => envelope::events(batches),
+            InlineHistory::Complete(batches) => envelope::events(batches),
             InlineHistory::TooLong => {
                 let batches = self.batches(OP, &turn.instance, Some(turn.execution)).await;
                 match batches {
                     Ok(batches) => envelope::events(&batches),
                     Err(error) => {
-                        // Not the instance's fault: the next fetch may be luckier.
+                        // The attempt is not counted, because it is not the fault of the instance.
                         let _ = self.inner.give_back(turn.token, Duration::ZERO, true).await;
                         return Err(error);
                     }
@@ -144,7 +147,7 @@ fn decode_messages(turn: &TurnItem) -> Result<Vec<WorkItem>, String> {
         .map_err(|error| format!("a message cannot be decoded: {error}"))
 }
 
-/// Name and version of the first message that starts an execution.
+/// Returns the name and version in the first message that starts an execution.
 fn start(messages: &[WorkItem]) -> Option<(&str, Option<&str>)> {
     messages.iter().find_map(|message| match message {
         WorkItem::StartOrchestration { orchestration, version, .. }
@@ -167,12 +170,12 @@ fn snapshot(turn: &TurnItem) -> Result<HashMap<String, KvEntry>, String> {
     entries.collect::<Result<_, _>>().map_err(|error| permanent(OP, error).message)
 }
 
-/// A turn that did nothing but take its messages.
+/// Creates the commit of a turn that only removes its messages.
 fn nothing(turn: &TurnItem) -> TurnCommit {
     TurnCommit {
         token: turn.token,
         execution: turn.execution,
-        birth: None,
+        new_instance: None,
         pinned: None,
         history: None,
         status: Vec::new(),

@@ -1,11 +1,11 @@
-//! Which versions of duroxide lanes are pinned to, as capabilities of the store.
+//! The versions of duroxide that mailboxes are pinned to, as capabilities of the store.
 //!
-//! A store compares capabilities as a whole and duroxide asks for ranges of versions, so a filter
-//! is written out: all versions in its range that may occur.
+//! A store compares only whole capabilities, and duroxide requests ranges of versions. A filter is
+//! therefore expanded to all versions in its range that may occur.
 //!
 //! # Invariants
-//! * A lane that is pinned to no version is open to every filter but the empty one.
-//! * A version is known here before a lane of this process is pinned to it.
+//! * A mailbox that is not pinned to a version matches every filter except the empty one.
+//! * A version is recorded here before this process pins a mailbox to it.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,15 @@ use wakeline_core::{Capabilities, Capability};
 const UNPINNED: &str = "duroxide";
 const PINNED: &str = "duroxide/";
 
-/// What a lane needs that is pinned to no version.
+/// The capability of a mailbox that is not pinned to a version.
 pub(crate) fn unpinned() -> Capability {
     Capability::new(UNPINNED).expect("a valid name")
 }
 
-/// What a lane needs that is pinned to a version.
+/// The capability of a mailbox that is pinned to a version.
 pub(crate) fn pinned(version: &Version) -> Capability {
     Capability::new(format!("{PINNED}{version}")).unwrap_or_else(|_| {
-        // Only a build or pre-release part of hundreds of bytes is too long.
+        // Only a version with a build or pre-release part of hundreds of bytes is too long.
         let plain = Version::new(version.major, version.minor, version.patch);
         Capability::new(format!("{PINNED}{plain}")).expect("a valid name")
     })
@@ -36,12 +36,12 @@ fn version_of(capability: &Capability) -> Option<Version> {
     Version::parse(capability.as_str().strip_prefix(PINNED)?).ok()
 }
 
-/// The versions that lanes may be pinned to: all that were published up to the one that this crate
-/// is built with, and those that were met.
+/// The versions that mailboxes may be pinned to: all published ones up to the one that this crate
+/// is built with, and those that were recorded.
 pub(crate) struct Versions {
     known: Mutex<BTreeSet<Version>>,
-    /// Counts up when one is met for the first time.
-    met: watch::Sender<u64>,
+    /// Incremented when a version is recorded for the first time.
+    new_versions: watch::Sender<u64>,
 }
 
 impl Default for Versions {
@@ -49,27 +49,28 @@ impl Default for Versions {
         let newest = current_build_version();
         let patches = 0..=newest.patch;
         let known = patches.map(|patch| Version::new(newest.major, newest.minor, patch)).collect();
-        Self { known: Mutex::new(known), met: watch::Sender::new(0) }
+        Self { known: Mutex::new(known), new_versions: watch::Sender::new(0) }
     }
 }
 
 impl Versions {
-    /// Notes what a lane needs. Fetches that wait with a filter look again if it is news.
-    pub(crate) fn meet(&self, capability: &Capability) {
+    /// Records the capability of a mailbox. If its version is new, waiting fetches with a filter
+    /// look again.
+    pub(crate) fn record(&self, capability: &Capability) {
         if let Some(version) = version_of(capability)
             && self.known.lock().insert(version)
         {
-            self.met.send_modify(|count| *count += 1);
+            self.new_versions.send_modify(|count| *count += 1);
         }
     }
 
-    /// Tells when a version was met for the first time.
+    /// Returns a receiver that changes when a version is recorded for the first time.
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
-        self.met.subscribe()
+        self.new_versions.subscribe()
     }
 
-    /// What a filter lets through; `None` if that is nothing. Only its first range counts, as in
-    /// duroxide's own providers.
+    /// Returns the capabilities that a filter allows; `None` if it allows nothing. Only its first
+    /// range is used, as in duroxide's own providers.
     pub(crate) fn allowed(
         &self,
         filter: Option<&DispatcherCapabilityFilter>,
@@ -82,8 +83,8 @@ impl Versions {
     }
 }
 
-/// Whether a filter reaches beyond what is known from the start.
-pub(crate) fn is_far_reaching(filter: Option<&DispatcherCapabilityFilter>) -> bool {
+/// Whether a filter includes versions beyond those that are known from the start.
+pub(crate) fn exceeds_known(filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let range = filter.and_then(|filter| filter.supported_duroxide_versions.first());
     range.is_some_and(|SemverRange { max, .. }| *max > current_build_version())
 }
@@ -113,22 +114,22 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_met_is_news_once() {
+    fn a_version_is_reported_as_new_once() {
         let versions = Versions::default();
         let mut news = versions.news();
         let filter = filter("0.0.0", "9.0.0");
         let met = pinned(&Version::new(7, 1, 0));
         assert!(!allows(&versions, &filter, "7.1.0"));
-        versions.meet(&met);
-        assert!(news.has_changed().expect("it is there"));
+        versions.record(&met);
+        assert!(news.has_changed().expect("the sender exists"));
         news.mark_unchanged();
-        versions.meet(&met);
-        assert!(!news.has_changed().expect("it is there"));
+        versions.record(&met);
+        assert!(!news.has_changed().expect("the sender exists"));
         assert!(allows(&versions, &filter, "7.1.0"));
     }
 
     #[test]
-    fn lanes_without_a_version_are_open_to_every_range() {
+    fn mailboxes_without_a_version_match_every_range() {
         let versions = Versions::default();
         let allowed = versions.allowed(Some(&filter("5.0.0", "5.0.0"))).expect("not empty");
         assert!(allowed.allow(&unpinned()));

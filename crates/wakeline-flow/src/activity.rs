@@ -1,4 +1,4 @@
-//! What activities are written with: ordinary async code, run at least once by workers.
+//! Activities: ordinary async code with side effects, run at least once by a worker.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -13,8 +13,8 @@ use wakeline_core::InstanceId;
 use crate::error::FlowError;
 use crate::message::ActivityTask;
 
-/// An activity with its types: `const CHARGE: Activity<Order, Receipt> =
-/// Activity::named("charge");`
+/// The name of an activity together with its input and output types, for example
+/// `const CHARGE: Activity<Order, Receipt> = Activity::named("charge");`
 #[derive(Debug)]
 pub struct Activity<I, O> {
     name: Cow<'static, str>,
@@ -22,12 +22,12 @@ pub struct Activity<I, O> {
 }
 
 impl<I, O> Activity<I, O> {
-    /// The activity of a name.
+    /// Refers to the activity that is registered under this name.
     pub const fn named(name: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), types: PhantomData }
     }
 
-    /// Its name.
+    /// Returns the name that the activity is registered under.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -55,17 +55,18 @@ impl<I, O> From<String> for Activity<I, O> {
     }
 }
 
-/// Under which names functions are registered, by their types: each function has a type of its own.
+/// The names that functions are registered under. The key is the function's type, which is unique
+/// to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FnNames(HashMap<TypeId, Vec<String>>);
 
 impl FnNames {
-    /// Notes that a function is registered under a name.
+    /// Records that a function is registered under a name.
     pub(crate) fn add<F: 'static>(&mut self, name: &str) {
         self.0.entry(TypeId::of::<F>()).or_default().push(name.to_owned());
     }
 
-    /// The name of a function. An error if it has none, or several.
+    /// Returns the name of a function, or an error if it has none or several.
     pub(crate) fn find<F: 'static>(&self) -> Result<&str, FnNameError> {
         match self.0.get(&TypeId::of::<F>()).map(Vec::as_slice) {
             Some([name]) => Ok(name),
@@ -77,7 +78,7 @@ impl FnNames {
     }
 }
 
-/// Why it is not known which activity a function is.
+/// The function passed to `ctx.call` does not identify one registered activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FnNameError {
     function: String,
@@ -103,7 +104,8 @@ impl fmt::Display for FnNameError {
     }
 }
 
-/// What a running activity knows of itself. Cheap to clone.
+/// What a running activity can read about itself: its instance, its attempt, shared state and
+/// cancellation. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ActivityContext {
     instance: InstanceId,
@@ -116,12 +118,12 @@ pub struct ActivityContext {
     states: Arc<States>,
 }
 
-/// Values that programs hand to their activities, one of each type.
+/// The values that the program shares with its activities, at most one of each type.
 #[derive(Clone, Default)]
 pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl States {
-    /// Adds a value. False if there was one of its type.
+    /// Adds a value. Returns false if there was already one of its type.
     pub(crate) fn add<T: Send + Sync + 'static>(&mut self, state: T) -> bool {
         self.0.insert(TypeId::of::<T>(), Arc::new(state)).is_none()
     }
@@ -138,8 +140,8 @@ impl fmt::Debug for States {
 }
 
 impl ActivityContext {
-    /// The context of one try; the first has attempt 1. The token is cancelled when nobody wants
-    /// the result any more.
+    /// Creates the context of one attempt; the first attempt is 1. The token is cancelled once the
+    /// result is no longer needed.
     pub fn new(task: &ActivityTask, attempt: u32, cancellation: CancellationToken) -> Self {
         Self {
             instance: task.instance.clone(),
@@ -157,15 +159,15 @@ impl ActivityContext {
         Self { states, ..self }
     }
 
-    /// The same context with one value more for [`Self::state`]: for tests of an activity.
+    /// Adds a value that [`Self::state`] then returns. Meant for tests of an activity.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         Arc::make_mut(&mut self.states).add(state);
         self
     }
 
-    /// What the program handed to its activities with
-    /// [`RegistryBuilder::state`](crate::RegistryBuilder::state): a pool of connections, a client.
-    /// If there is none of this type, that is an error that names it and is not retried.
+    /// Returns the value of this type that the program shares with its activities through
+    /// [`RegistryBuilder::state`](crate::RegistryBuilder::state), such as a connection pool or a
+    /// client. Fails with an error that names the type and is not retried if there is none.
     ///
     /// ```
     /// use wakeline_flow::{ActivityContext, FlowError, Registry};
@@ -192,34 +194,34 @@ impl ActivityContext {
         })
     }
 
-    /// The instance that scheduled it.
+    /// The instance that scheduled this activity.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
     }
 
-    /// The execution that scheduled it.
+    /// The execution that scheduled this activity.
     pub fn execution(&self) -> u64 {
         self.execution
     }
 
-    /// The event that scheduled it.
+    /// The id of the history event that scheduled this activity.
     pub fn event(&self) -> u64 {
         self.event
     }
 
-    /// Its name.
+    /// The name of this activity.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which try this is; the first is 1.
+    /// The number of this attempt; the first is 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The same for all tries of this activity and for no other, also if the instance is deleted
-    /// and started again under its id: hand it to whatever the activity calls, so that a second
-    /// try is recognised.
+    /// A key that is the same for all attempts of this activity and differs from that of every
+    /// other activity, even if the instance is deleted and started again under the same id. Pass it
+    /// to the services that the activity calls, so that they can recognise a repeated attempt.
     pub fn idempotency_key(&self) -> String {
         let key = format!("{}:{}:{}", self.instance, self.execution, self.event);
         match &self.identity {
@@ -228,17 +230,17 @@ impl ActivityContext {
         }
     }
 
-    /// Cancelled when nobody wants the result any more.
+    /// The token that is cancelled once the result is no longer needed.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
     }
 
-    /// Whether nobody wants the result any more.
+    /// Whether the result is no longer needed.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// Waits until nobody wants the result any more.
+    /// Waits until the result is no longer needed.
     pub async fn cancelled(&self) {
         self.cancellation.cancelled().await;
     }

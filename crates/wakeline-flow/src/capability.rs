@@ -1,8 +1,10 @@
-//! How the need of an instance is spelled: the one place that both sides agree in.
+//! How the capability that an instance needs is spelled. Clients, runtimes and stores all use this
+//! function, so that they agree.
 
 use wakeline_core::{Capability, NameError, OrchestrationName};
 
-/// What an instance of this orchestration needs: any of its versions, or a certain one.
+/// The capability that a worker needs to run this orchestration, in any version or in a particular
+/// one.
 pub fn capability(
     name: &OrchestrationName,
     version: Option<&str>,

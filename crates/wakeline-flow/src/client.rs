@@ -1,11 +1,11 @@
-//! Starting, watching and steering orchestrations from outside.
+//! Starts, watches and manages orchestrations from outside.
 //!
 //! # Where it sits
-//! Over a [`Provider`]; needs no runtime in the same process.
+//! It sits on top of a [`Provider`] and needs no runtime in the same process.
 //!
 //! # Invariants
-//! * Waiting never polls: a wait is an intention in the provider's hub like a dispatcher's fetch.
-//! * Starting is idempotent by the instance's id.
+//! * Waiting never polls: a waiting client registers with the provider's hub, as a dispatcher does.
+//! * Starting is idempotent by instance id.
 
 mod manage;
 mod status;
@@ -21,61 +21,61 @@ use wakeline_store::flow::{Envelope, Visible, Watched};
 
 use crate::error::FlowError;
 use crate::json::Json;
-use crate::message::WorkItem;
-use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, Seen, envelope};
+use crate::message::FlowMessage;
+use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, SeenVersions, envelope};
 use crate::registry::Registry;
 
 pub use manage::UNCLAIMED_AFTER;
 pub use status::{Instance, Status};
 
-/// The longest single wait in a provider; a longer one is made of several.
+/// The longest single wait in a provider; a longer wait is split into several.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Why a client's call failed.
+/// The reason why a call of a client failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no such instance.
+    /// There is no instance with this id.
     #[error("there is no instance {0}: check its id")]
     NotFound(InstanceId),
     /// The instance has ended.
     #[error("instance {0} has ended: read its result, or start another instance")]
     Ended(InstanceId),
-    /// It did not happen in time.
+    /// The awaited state was not reached within the timeout.
     #[error(
         "instance {instance} was still {state} after {waited:?}: wait longer, or see its history"
     )]
     TimedOut {
-        /// Which.
+        /// The instance that was awaited.
         instance: InstanceId,
-        /// How it stood.
+        /// Its state when the timeout expired.
         state: &'static str,
-        /// How long the wait was.
+        /// The timeout.
         waited: Duration,
     },
-    /// The orchestration failed.
+    /// The instance ended with an error.
     #[error("instance {instance} failed: {error}")]
     Failed {
-        /// Which.
+        /// The instance that was awaited.
         instance: InstanceId,
-        /// Why.
+        /// The error that it ended with.
         error: FlowError,
     },
-    /// A name is not one.
+    /// An id, a name or a key is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A value could not be encoded or decoded.
     #[error("{what} cannot be encoded as JSON, or decoded into the type of the code: {source}")]
     Codec {
-        /// What.
+        /// The value that could not be converted.
         what: &'static str,
-        /// Why.
+        /// The error of the JSON library.
         #[source]
         source: serde_json::Error,
     },
-    /// The provider does not support the call.
-    #[error("this provider cannot {0}: it has no functions for management")]
+    /// The provider does not support the operation named here.
+    #[error("this provider cannot {0}: it does not support management")]
     Unsupported(&'static str),
-    /// The provider failed.
+    /// The provider failed, for example because its store is unavailable.
     #[error(transparent)]
     Provider(#[from] ProviderError),
 }
@@ -86,35 +86,35 @@ impl ClientError {
     }
 }
 
-/// Whether a start made something.
+/// Whether a start created an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
-    /// It will begin.
+    /// The instance was created and waits for its first turn.
     New,
-    /// The instance exists, or waits to begin; nothing changed.
+    /// The instance already exists; nothing changed.
     Exists,
 }
 
-/// Starts, watches and steers orchestrations. A handle.
+/// Starts, watches and manages orchestrations. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     provider: Arc<dyn Provider>,
-    /// Whose versions are started where none is named.
+    /// The registry whose newest version is started if the caller names no version.
     registry: Option<Arc<Registry>>,
 }
 
 impl Client {
-    /// A client over a provider.
+    /// Creates a client over a provider.
     pub fn new(provider: Arc<dyn Provider>) -> Self {
         Self { provider, registry: None }
     }
 
-    /// A client that starts the newest version of this registry where none is named.
+    /// Creates a client that starts the newest version in this registry if the caller names none.
     pub(crate) fn with_registry(provider: Arc<dyn Provider>, registry: Arc<Registry>) -> Self {
         Self { provider, registry: Some(registry) }
     }
 
-    /// The provider behind it.
+    /// The provider that this client calls.
     pub fn provider(&self) -> &Arc<dyn Provider> {
         &self.provider
     }
@@ -123,11 +123,11 @@ impl Client {
         self.provider.admin().ok_or(ClientError::Unsupported(what))
     }
 
-    /// Starts an orchestration. Idempotent by the instance's id.
+    /// Starts an orchestration. Idempotent by instance id.
     ///
     /// The client of a runtime starts the newest version that the runtime has registered. Any other
-    /// client names none: whichever worker takes the instance runs its newest version, so that
-    /// during a rolling deployment it may be the old one or the new one.
+    /// client leaves the version open: the worker that takes the first turn runs its own newest
+    /// version, which during a rolling deployment may be the old or the new one.
     pub async fn start(
         &self,
         instance: &str,
@@ -138,7 +138,7 @@ impl Client {
         self.start_raw(instance, name, None, input).await
     }
 
-    /// Starts a certain version of an orchestration. Idempotent by the instance's id.
+    /// Starts a particular version of an orchestration. Idempotent by instance id.
     pub async fn start_version(
         &self,
         instance: &str,
@@ -150,7 +150,7 @@ impl Client {
         self.start_raw(instance, name, Some(version.to_owned()), input).await
     }
 
-    /// Starts an orchestration whose input is JSON already.
+    /// Starts an orchestration whose input is already JSON.
     pub async fn start_raw(
         &self,
         instance: &str,
@@ -166,8 +166,8 @@ impl Client {
         }
     }
 
-    /// Raises an event for an instance that runs or waits for its first turn.
-    /// [`ClientError::NotFound`] if there is none: see [`Client::raise_event_early`].
+    /// Raises an event for an instance that is running or waiting for its first turn. Returns
+    /// [`ClientError::NotFound`] if there is no such instance; see [`Client::raise_event_early`].
     pub async fn raise_event(
         &self,
         instance: &str,
@@ -178,8 +178,8 @@ impl Client {
         self.raise_event_early(instance, name, data).await
     }
 
-    /// Raises an event for an instance that may not have been started yet: then the event is kept
-    /// under its id, and delivered after its start. Nobody notices if the id is misspelt.
+    /// Raises an event for an instance that may not have been started yet: the event is then stored
+    /// under the id and delivered after the start. A misspelt id is therefore not an error.
     pub async fn raise_event_early(
         &self,
         instance: &str,
@@ -189,31 +189,32 @@ impl Client {
         let data = Json::of(data).map_err(ClientError::codec("the event"))?;
         let instance = InstanceId::new(instance)?;
         let name = name.to_owned();
-        self.send(WorkItem::EventRaised { instance, name, data }).await
+        self.send(FlowMessage::EventRaised { instance, name, data }).await
     }
 
-    /// Asks an instance to end. Its code may clean up first; see
-    /// [`OrchestrationContext::cancelled`](crate::OrchestrationContext::cancelled).
-    /// [`ClientError::NotFound`] if there is none.
+    /// Requests cancellation of an instance. Its code may clean up first; see
+    /// [`OrchestrationContext::cancelled`](crate::OrchestrationContext::cancelled). Returns
+    /// [`ClientError::NotFound`] if there is no such instance.
     pub async fn cancel(&self, instance: &str, reason: &str) -> Result<(), ClientError> {
         self.find(instance).await?;
         let instance = InstanceId::new(instance)?;
         let reason = reason.to_owned();
-        self.send(WorkItem::CancelInstance { instance, reason, parent: None }).await
+        self.send(FlowMessage::CancelInstance { instance, reason, parent: None }).await
     }
 
-    /// Fails if there is no such instance. A provider that cannot tell is taken to have it.
+    /// Fails if there is no such instance. A provider without management functions is assumed to
+    /// have it.
     async fn find(&self, instance: &str) -> Result<(), ClientError> {
         let id = InstanceId::new(instance)?;
         let Some(admin) = self.provider.admin() else { return Ok(()) };
         match admin.instance(&id).await? {
             Watched::Missing => Err(ClientError::NotFound(id)),
-            Watched::There(_) => Ok(()),
+            Watched::Found(_) => Ok(()),
         }
     }
 
-    /// What starts an orchestration as part of a transaction of a store: idempotent by the
-    /// instance's id, as [`Client::start_raw`].
+    /// Builds the message that starts an orchestration, to be enqueued in a transaction of the
+    /// store. Idempotent by instance id, as [`Client::start_raw`] is.
     pub fn start_envelope(
         instance: &str,
         name: &str,
@@ -224,14 +225,14 @@ impl Client {
         Ok(envelope::envelope(&start, Visible::Now)?)
     }
 
-    /// What raises an event as part of a transaction of a store.
+    /// Builds the message that raises an event, to be enqueued in a transaction of the store.
     pub fn event_envelope(instance: &str, name: &str, data: Json) -> Result<Envelope, ClientError> {
         let instance = InstanceId::new(instance)?;
-        let raised = WorkItem::EventRaised { instance, name: name.to_owned(), data };
+        let raised = FlowMessage::EventRaised { instance, name: name.to_owned(), data };
         Ok(envelope::envelope(&raised, Visible::Now)?)
     }
 
-    async fn send(&self, item: WorkItem) -> Result<(), ClientError> {
+    async fn send(&self, item: FlowMessage) -> Result<(), ClientError> {
         let instance = item.instance().clone();
         match self.provider.enqueue_for_orchestrator(item, None).await? {
             Enqueued::Ended => Err(ClientError::Ended(instance)),
@@ -239,7 +240,7 @@ impl Client {
         }
     }
 
-    /// How an instance stands.
+    /// Returns the current status of an instance.
     pub async fn status(&self, instance: &str) -> Result<Status, ClientError> {
         let instance = InstanceId::new(instance)?;
         let watched = self.admin("read instances")?.instance(&instance).await?;
@@ -248,14 +249,14 @@ impl Client {
         Ok(status)
     }
 
-    /// Waits for the end of an instance, and decodes what it returned.
+    /// Waits until an instance has ended, and decodes its result.
     pub async fn wait<T: DeserializeOwned>(
         &self,
         instance: &str,
         timeout: Duration,
     ) -> Result<T, ClientError> {
         let id = InstanceId::new(instance)?;
-        match self.wait_for(&id, Seen::default(), timeout).await? {
+        match self.wait_for(&id, SeenVersions::default(), timeout).await? {
             Status::Ended(ended) => match ended.result {
                 Ok(output) => output.to().map_err(ClientError::codec("the output")),
                 Err(error) => Err(ClientError::Failed { instance: id, error }),
@@ -268,28 +269,29 @@ impl Client {
         }
     }
 
-    /// Waits until an instance has ended, and says how it stands then, or at the end of the time.
+    /// Waits until an instance has ended or the timeout expires, and returns its status at that
+    /// time.
     pub async fn wait_for_end(
         &self,
         instance: &str,
         timeout: Duration,
     ) -> Result<Status, ClientError> {
-        self.wait_for(&InstanceId::new(instance)?, Seen::default(), timeout).await
+        self.wait_for(&InstanceId::new(instance)?, SeenVersions::default(), timeout).await
     }
 
-    /// Waits until the status text has a newer version than the one seen (0 for none), or the
-    /// instance has ended, or the time is over; says how it stands then.
+    /// Waits until the status text has a newer version than `seen_version` (0: none was seen), the
+    /// instance has ended, or the timeout expires. Returns the status at that time.
     pub async fn wait_for_status(
         &self,
         instance: &str,
         seen_version: u64,
         timeout: Duration,
     ) -> Result<Status, ClientError> {
-        let seen = Seen { status_version: Some(seen_version), kv_version: None };
+        let seen = SeenVersions { status_version: Some(seen_version), kv_version: None };
         self.wait_for(&InstanceId::new(instance)?, seen, timeout).await
     }
 
-    /// Waits until a key has a value. `None` if the instance ends without one.
+    /// Waits until a key has a value. Returns `None` if the instance ends without one.
     pub async fn wait_for_kv<T: DeserializeOwned>(
         &self,
         instance: &str,
@@ -298,7 +300,7 @@ impl Client {
     ) -> Result<Option<T>, ClientError> {
         let (id, key) = (InstanceId::new(instance)?, KvKey::new(key)?);
         let deadline = Instant::now() + timeout;
-        // The version is read before the value: a change in between wakes the wait.
+        // The version is read before the value, so that a change in between ends the wait.
         let mut status = self.status(instance).await?;
         loop {
             let values = self.admin("read values")?.kv(&id, Some(&key)).await?;
@@ -316,13 +318,14 @@ impl Client {
                 let state = status.name();
                 return Err(ClientError::TimedOut { instance: id, state, waited: timeout });
             }
-            let seen = Seen { status_version: None, kv_version: Some(kv_version) };
+            let seen = SeenVersions { status_version: None, kv_version: Some(kv_version) };
             status = self.wait_for(&id, seen, left).await?;
         }
     }
 
     /// Waits until an instance has ended, is missing, or has a newer status text or key-value state
-    /// than was seen (0 for none); says how it stands then. `None` if the time is over first.
+    /// than the versions given (0: none was seen), and returns its status. Returns `None` if the
+    /// timeout expires first.
     pub async fn wait_for_news(
         &self,
         instance: &str,
@@ -330,14 +333,14 @@ impl Client {
         kv_version: Option<u64>,
         timeout: Duration,
     ) -> Result<Option<Status>, ClientError> {
-        let seen = Seen { status_version, kv_version };
+        let seen = SeenVersions { status_version, kv_version };
         self.news(&InstanceId::new(instance)?, seen, timeout).await
     }
 
     async fn wait_for(
         &self,
         instance: &InstanceId,
-        seen: Seen,
+        seen: SeenVersions,
         timeout: Duration,
     ) -> Result<Status, ClientError> {
         match self.news(instance, seen, timeout).await? {
@@ -349,7 +352,7 @@ impl Client {
     async fn news(
         &self,
         instance: &InstanceId,
-        seen: Seen,
+        seen: SeenVersions,
         timeout: Duration,
     ) -> Result<Option<Status>, ClientError> {
         let admin = self.admin("wait for instances")?;
@@ -371,8 +374,8 @@ fn start(
     name: &str,
     version: Option<String>,
     input: Json,
-) -> Result<WorkItem, ClientError> {
-    Ok(WorkItem::StartOrchestration {
+) -> Result<FlowMessage, ClientError> {
+    Ok(FlowMessage::StartOrchestration {
         instance: InstanceId::new(instance)?,
         name: OrchestrationName::new(name)?,
         version,

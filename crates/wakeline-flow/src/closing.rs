@@ -1,11 +1,12 @@
-//! Closing the children of an instance that has ended, by the policies that they were started with.
+//! Closes the children of an instance that has ended, according to the policies that they were
+//! started with.
 //!
 //! # Where it sits
-//! The commit that ends an instance leaves it a [`WorkItem::CloseChildren`]; the turn that this
-//! makes calls [`close_children`]. A terminated child gets such a message itself, so a tree is
-//! closed generation by generation, each instance in a transaction of its own, and a crash in
-//! between repeats one step. A client that terminates an instance does the same at once for a small
-//! tree, so that it is closed also where no runtime has its code.
+//! The commit that ends an instance puts a [`FlowMessage::CloseChildren`] into its own mailbox; the
+//! turn of that message calls [`close_children`]. A terminated child gets such a message too, so a
+//! tree is closed generation by generation, each instance in its own transaction, and a crash in
+//! between repeats one step. A client that terminates an instance closes a small tree at once, so
+//! that this works even if no runtime has the code.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -16,32 +17,34 @@ use wakeline_store::flow::Watched;
 use crate::engine::state::identity;
 use crate::error::{FailureKind, FlowError};
 use crate::event::{ClosePolicy, Event, EventKind, Parent};
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 use crate::provider::{Provider, ProviderError};
 
-/// So many children are closed at once.
+/// The number of children that are closed concurrently.
 const CONCURRENCY: usize = 16;
 
-/// Most instances that a call of a client closes; runtimes close the rest of a larger tree.
+/// The number of instances that one call of a client closes at most; runtimes close the rest of a
+/// larger tree.
 const TREE_MAX: usize = 100;
 
-/// A child whose end its parent has not recorded.
+/// A child whose end is not in the history of its parent.
 struct OpenChild {
     instance: InstanceId,
-    /// Which event of the parent started it.
+    /// The event of the parent that started it.
     parent: Parent,
     policy: ClosePolicy,
 }
 
-/// Closes the direct children of an instance, whose current execution is this one, at most so many;
-/// returns those that were terminated.
+/// Closes at most `most` direct children of an instance with this current execution, and returns
+/// those that were terminated.
 pub(crate) async fn close_children(
     provider: &dyn Provider,
-    (instance, execution): (&InstanceId, u64),
+    instance: &InstanceId,
+    execution: u64,
     most: usize,
 ) -> Result<Vec<InstanceId>, ProviderError> {
     let events = provider.read(instance, None).await?;
-    let children = open_children((instance, execution), events);
+    let children = open_children(instance, execution, events);
     let closed = stream::iter(children.into_iter().take(most))
         .map(|child| close(provider, child))
         .buffer_unordered(CONCURRENCY);
@@ -49,7 +52,7 @@ pub(crate) async fn close_children(
     Ok(closed.into_iter().flatten().collect())
 }
 
-/// Closes what is below an instance that a client has terminated, as long as that is not much.
+/// Closes the descendants of an instance that a client has terminated, up to [`TREE_MAX`] of them.
 pub(crate) async fn close_tree(
     provider: &dyn Provider,
     instance: &InstanceId,
@@ -57,16 +60,16 @@ pub(crate) async fn close_tree(
     let Some(admin) = provider.admin() else { return Ok(()) };
     let (mut parents, mut left) = (VecDeque::from([instance.clone()]), TREE_MAX);
     while let Some(parent) = parents.pop_front() {
-        let Watched::There(detail) = admin.instance(&parent).await? else { continue };
-        let closed = close_children(provider, (&parent, detail.execution), left).await?;
+        let Watched::Found(detail) = admin.instance(&parent).await? else { continue };
+        let closed = close_children(provider, &parent, detail.execution, left).await?;
         left -= closed.len();
         parents.extend(closed);
     }
     Ok(())
 }
 
-/// Closes a child; returns it if it was terminated. Another instance may have the id, or none if
-/// the child was given up in the turn that began it: then nothing is done.
+/// Closes a child, and returns it if it was terminated. Does nothing if another instance has the
+/// id, or none because the child was abandoned in the turn that started it.
 async fn close(
     provider: &dyn Provider,
     child: OpenChild,
@@ -81,33 +84,34 @@ async fn close(
             Ok(ended.then_some(instance))
         }
         (ClosePolicy::RequestCancel, Some(admin)) => {
-            // No message is left under an id that is not the child's.
+            // A message must not be left under an id that belongs to another instance.
             if admin.is_child_of(&instance, &parent).await? {
-                request_cancel(provider, instance, (reason, parent)).await?;
+                request_cancel(provider, instance, reason, parent).await?;
             }
             Ok(None)
         }
-        // A provider without interventions cannot say whose child it is.
+        // A provider without management functions cannot check whose child it is.
         (_, None) => {
-            request_cancel(provider, instance, (reason, parent)).await?;
+            request_cancel(provider, instance, reason, parent).await?;
             Ok(None)
         }
     }
 }
 
-/// Names the parent: an instance that takes the id in between drops the request.
+/// The request names the parent, so that an instance that takes the id in between ignores it.
 async fn request_cancel(
     provider: &dyn Provider,
     instance: InstanceId,
-    (reason, parent): (String, Parent),
+    reason: String,
+    parent: Parent,
 ) -> Result<(), ProviderError> {
-    let cancel = WorkItem::CancelInstance { instance, reason, parent: Some(parent) };
+    let cancel = FlowMessage::CancelInstance { instance, reason, parent: Some(parent) };
     provider.enqueue_for_orchestrator(cancel, None).await?;
     Ok(())
 }
 
-/// Children of an execution whose end is not in its history.
-fn open_children((instance, execution): (&InstanceId, u64), events: Vec<Event>) -> Vec<OpenChild> {
+/// Returns the children of an execution whose end is not in its history.
+fn open_children(instance: &InstanceId, execution: u64, events: Vec<Event>) -> Vec<OpenChild> {
     let (mut open, mut ended) = (Vec::new(), HashSet::new());
     let (parent, mut own) = (instance.clone(), None);
     for Event { id, kind, .. } in events {

@@ -1,14 +1,14 @@
-//! What an orchestration is written with.
+//! The context that the code of an orchestration is given.
 //!
 //! # Where it sits
-//! The code of an orchestration gets an [`OrchestrationContext`] and does everything that must
-//! survive through it. Each operation notes a decision with the engine ([`crate::engine`]); the
-//! futures here are woken by deliveries only.
+//! The code of an orchestration gets an [`OrchestrationContext`] and performs every durable
+//! operation through it. Each operation records a decision with the engine ([`crate::engine`]); the
+//! futures here are woken only by deliveries of the engine.
 //!
 //! # Invariants
-//! * Nothing is decided before a future is polled for the first time, unless it says `start`.
-//! * Dropping an operation that has begun and not ended decides its cancellation.
-//! * Everything that a getter returns follows from the history: it is the same on replay.
+//! * Nothing is decided before a future is polled for the first time, unless its `start` is called.
+//! * Dropping an operation that has begun and not ended records its cancellation.
+//! * Everything that a getter returns follows from the history, so it is the same on replay.
 
 mod activity;
 mod cancel;
@@ -16,9 +16,9 @@ mod child;
 mod event;
 mod fork;
 mod log;
+mod operation;
 mod random;
 mod send;
-mod ticket;
 mod timer;
 mod values;
 
@@ -37,13 +37,14 @@ pub use send::{HookSend, QueueSend};
 pub use timer::{Sleep, Timeout};
 
 use crate::activity::FnNames;
-use crate::engine::state::Shared;
+use crate::engine::state::ExecutionShared;
 use crate::event::Parent;
 
-/// So many events make a history long.
+/// The number of events from which on a history counts as long.
 const HISTORY_LONG: u64 = 10_000;
 
-/// What an orchestration is written with. Cheap to clone.
+/// The handle through which an orchestration runs activities and children, waits, sends messages
+/// and reads the time. Cheap to clone.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,53 +78,54 @@ const HISTORY_LONG: u64 = 10_000;
 /// # Ok::<(), wakeline_flow::RegistryError>(())
 /// ```
 ///
-/// # What keeps it the same on replay
-/// * The time, ids and random numbers come from here, and everything that touches the world is an
+/// # Rules for deterministic code
+/// * Time, ids and random numbers come from the context, and everything with side effects is an
 ///   activity.
-/// * Wait with what is here, [`crate::join_all`] and [`crate::select2`]. Combinators of
-///   `futures-util` do as well, and `tokio::select!` if it says `biased`: without it, its order is
-///   a matter of chance.
-/// * The context belongs to its orchestration: used from a spawned task or another thread it does
-///   nothing but suspend the instance.
+/// * Wait with the futures of the context, [`crate::join_all`] and [`crate::select2`]. The
+///   combinators of `futures-util` work too, and so does `tokio::select!` if it is `biased`:
+///   otherwise it polls in a random order.
+/// * The context belongs to its orchestration. Using it in a spawned task or on another thread
+///   suspends the instance.
 #[derive(Clone)]
 pub struct OrchestrationContext {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     fn_names: Arc<FnNames>,
 }
 
 impl OrchestrationContext {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<ExecutionShared>) -> Self {
         Self { shared, fn_names: Arc::default() }
     }
 
-    /// The same, with the names of functions of its registry.
+    /// Returns the same context with the names of the functions in its registry.
     pub(crate) fn with_fn_names(self, fn_names: Arc<FnNames>) -> Self {
         Self { fn_names, ..self }
     }
 
-    /// The instance that runs.
+    /// The id of this instance.
     pub fn instance(&self) -> &InstanceId {
-        &self.shared.about.instance
+        &self.shared.facts.instance
     }
 
-    /// The number of its execution: 1, and one more after each [`Self::continue_as_new`].
+    /// The number of the current execution: 1 at first, and one more after each
+    /// [`Self::continue_as_new`].
     pub fn execution(&self) -> u64 {
-        self.shared.about.execution
+        self.shared.facts.execution
     }
 
     /// The name that the code is registered under.
     pub fn name(&self) -> &OrchestrationName {
-        &self.shared.about.name
+        &self.shared.facts.name
     }
 
-    /// The version of the code.
+    /// The version of the code that runs.
     pub fn version(&self) -> &str {
-        &self.shared.about.version
+        &self.shared.facts.version
     }
 
-    /// The instance that waits for this one.
+    /// The parent that waits for this instance, if there is one.
     pub fn parent(&self) -> Option<&Parent> {
-        self.shared.about.parent.as_ref()
+        self.shared.facts.parent.as_ref()
     }
 
     /// The time at which the current turn began, by the database's clock.
@@ -131,21 +133,21 @@ impl OrchestrationContext {
         Timestamp(self.shared.lock().now)
     }
 
-    /// The same as [`Self::now`], for calendars.
+    /// The same time as [`Self::now`], as a [`SystemTime`] for calendar arithmetic.
     pub fn system_time(&self) -> SystemTime {
         let micros = self.now().0;
         let span = Duration::from_micros(micros.unsigned_abs());
         if micros < 0 { SystemTime::UNIX_EPOCH - span } else { SystemTime::UNIX_EPOCH + span }
     }
 
-    /// Whether the code only repeats what its history says. For diagnosis; deciding anything by it
-    /// breaks the replay.
+    /// Whether the code is repeating what its history already records. For diagnosis only: code
+    /// that decides by it is not deterministic.
     pub fn is_replaying(&self) -> bool {
         self.shared.lock().replaying
     }
 
-    /// Whether the history has become long, so that going on with [`Self::continue_as_new`] makes
-    /// replays shorter. Nothing breaks if the code does not.
+    /// Whether the history has grown long enough that [`Self::continue_as_new`] would make replays
+    /// noticeably shorter. Code that ignores it still works.
     pub fn suggests_continue_as_new(&self) -> bool {
         self.shared.lock().next_id > HISTORY_LONG
     }
@@ -153,7 +155,7 @@ impl OrchestrationContext {
 
 impl fmt::Debug for OrchestrationContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = &self.shared.about;
-        write!(f, "OrchestrationContext({} {})", about.instance, about.execution)
+        let facts = &self.shared.facts;
+        write!(f, "OrchestrationContext({} {})", facts.instance, facts.execution)
     }
 }

@@ -1,37 +1,36 @@
 //! The replay engine: runs the code of one execution, live or from its history.
 //!
 //! # Where it sits
-//! Pure: no store, no clock, no runtime. A runtime looks the code up in a [`Registry`], makes an
-//! [`Execution`] by [`Execution::start`] (first turn) or [`Execution::replay`] (from history),
-//! gives it messages with [`Execution::deliver`], and commits the [`TurnResult`]. An execution may
-//! stay in memory between turns; it is valid only if number and [`Execution::last_event`] are
-//! those that the next claim names, and may be dropped at any time.
-//!
+//! It has no store, no clock and no runtime. A runtime looks up the code in a [`Registry`], creates
+//! an [`Execution`] with [`Execution::start`] (first turn) or [`Execution::replay`] (from history),
+//! passes it messages with [`Execution::deliver`], and commits the [`TurnResult`]. An execution may
+//! stay in memory between turns. It is valid only if its number and [`Execution::last_event`] are
+//! those that the next claim returns, and it may be dropped at any time.
 //! # Invariants
-//! * One message at a time: what happened is appended and delivered, the code is polled until it
-//!   rests, and its decisions are appended in the order made. So a history is the exact
-//!   interleaving, and replaying it one by one repeats it.
-//! * A replayed decision must equal the recorded one, its location apart; one too many or too few
-//!   is a [`Mismatch`].
-//! * The code is woken by deliveries only; anything else, and a panic, is [`Foreign`].
-//! * A turn on an execution in memory costs the same whatever the length of its history.
+//! * Messages are delivered one at a time: the event is appended and delivered, the code is polled
+//!   until it waits, and its decisions are appended in the order in which they were made. A history
+//!   is therefore the exact interleaving, and replaying it event by event repeats it.
+//! * A replayed decision must equal the recorded one, except for its location; a missing or an
+//!   additional decision is a [`Mismatch`].
+//! * Only deliveries wake the code. Any other wake-up, and a panic, is reported as
+//!   [`Nondeterminism`].
+//! * A turn of an execution in memory costs the same, however long its history is.
 //!
-//! # What becomes of messages that do not fit
-//! Dropped, without an event and without an error: completions for another execution, for an
-//! operation that has ended or was given up, or of another kind than the operation; a second
-//! request to cancel; starts of an instance that has begun; everything for an execution that has
-//! ended. One exception: events and requests to cancel that come after `continue_as_new` in the
-//! same turn, and events that nobody has taken, go to the next execution
-//! ([`End::ContinuedAsNew`]).
+//! # Messages that do not match
+//! The engine drops, without an event or an error: completions for another execution, for an
+//! operation that has ended or was cancelled, or of another kind than the operation; a second
+//! cancellation request; starts of an instance that has begun; everything for an execution that has
+//! ended. One exception: events and cancellation requests that follow `continue_as_new` in the same
+//! turn, and events that were not taken, go to the next execution ([`TurnEnd::ContinuedAsNew`]).
 //!
 //! [`Registry`]: crate::Registry
 
 mod accept;
 pub(crate) mod child_id;
 mod effects;
-mod foreign;
-mod mailbox;
+mod event_buffer;
 mod mismatch;
+mod nondeterminism;
 mod repeat;
 mod replay;
 pub(crate) mod state;
@@ -47,73 +46,77 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::coop::Unconstrained;
 use wakeline_core::{InstanceId, KvKey, OrchestrationName};
 
-pub use effects::{Effects, End, HookEmit, KvWrite, NewTimer, QueuePush};
-pub use foreign::Foreign;
+pub use effects::{HookEmit, KvWrite, NewTimer, QueuePush, TurnEffects, TurnEnd};
 pub use mismatch::{Mismatch, MismatchRow};
+pub use nondeterminism::Nondeterminism;
 use replay::NO_START;
 pub use replay::{History, ReplayError, replay};
 
-use self::state::{About, Outcome, Shared};
+use self::state::{ExecutionFacts, ExecutionShared, Outcome};
 use crate::context::OrchestrationContext;
 use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent, Raised};
 use crate::json::Json;
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 use crate::registry::OrchestrationCode;
 
-/// The code, running.
+/// The running code of an execution.
 pub(crate) type CodeFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// So many polls without rest are a loop.
+/// The number of polls without waiting after which the code is considered to be in an endless loop.
 const POLLS_MAX: u32 = 1_000_000;
 
-/// What an execution finds when it begins.
+/// What is known about an execution before it begins.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// Whose execution it is.
+pub struct ExecutionSetup {
+    /// The instance that the execution belongs to.
     pub instance: InstanceId,
-    /// Its number; the first is 1.
+    /// The number of the execution; the first is 1.
     pub execution: u64,
     /// The key-value state when the execution began.
     pub kv: BTreeMap<KvKey, Json>,
 }
 
-/// How an execution begins.
+/// The arguments that an execution starts with.
 #[derive(Debug, Clone)]
-pub struct Start {
-    /// Its input.
+pub struct ExecutionStart {
+    /// The input of the code.
     pub input: Json,
-    /// Who waits for it.
+    /// The parent that waits for the instance, if there is one.
     pub parent: Option<Parent>,
-    /// Where random numbers and ids come from: drawn anew for every execution.
+    /// The seed of random numbers and ids; drawn for each execution.
     pub seed: u64,
-    /// Events that the execution before had not taken.
+    /// Events that the previous execution had not taken.
     pub carried: Vec<Raised>,
 }
 
-/// What a turn did.
+/// The outcome of a turn.
 #[derive(Debug, Default)]
 pub struct TurnResult {
-    /// New events; their numbers follow the last one. Empty if every message was dropped.
+    /// The new events, numbered from the last one on. Empty if every message was dropped.
     pub events: Vec<Event>,
-    /// What the commit has to do besides.
-    pub effects: Effects,
-    /// How the execution stands afterwards.
-    pub end: End,
+    /// Everything else that the commit has to write.
+    pub effects: TurnEffects,
+    /// Whether and how the execution ended.
+    pub end: TurnEnd,
 }
 
-/// One execution in memory: its code, and all that it waits for.
+/// One execution in memory: its code and the operations that it waits for.
 pub struct Execution {
-    shared: Arc<Shared>,
-    /// The code; none once it has ended.
+    shared: Arc<ExecutionShared>,
+    /// The code; `None` once it has ended.
     code: Option<Unconstrained<CodeFuture>>,
-    /// How it begins, before the first turn.
-    unborn: Option<EventKind>,
+    /// The first event, until the first turn has appended it.
+    start_event: Option<EventKind>,
 }
 
 impl Execution {
-    /// A new execution. Its first [`Self::deliver`] appends how it began and runs the code.
-    pub fn start(code: &Arc<OrchestrationCode>, setting: Setting, start: Start) -> Self {
+    /// Creates an execution. Its first [`Self::deliver`] appends the start event and runs the code.
+    pub fn start(
+        code: &Arc<OrchestrationCode>,
+        setup: ExecutionSetup,
+        start: ExecutionStart,
+    ) -> Self {
         let started = EventKind::Started {
             name: code.name().clone(),
             version: code.version().to_string(),
@@ -122,20 +125,20 @@ impl Execution {
             seed: start.seed,
             carried: start.carried.clone(),
         };
-        let mut execution = Self::new(code, setting, start);
-        execution.unborn = Some(started);
+        let mut execution = Self::new(code, setup, start);
+        execution.start_event = Some(started);
         execution
     }
 
-    /// An execution brought back by its history. Takes the events of all turns, the first one
-    /// first; `code` must be that of the name and version in the first event.
+    /// Restores an execution from its history. Takes the events of all turns from the first one on;
+    /// `code` must have the name and version in the first event.
     pub fn replay(
         code: &Arc<OrchestrationCode>,
-        setting: Setting,
+        setup: ExecutionSetup,
         events: impl IntoIterator<Item = Event>,
     ) -> Result<Self, ReplayError> {
         let events: Vec<Event> = events.into_iter().collect();
-        let recorded_children = child_id::recorded(&setting.instance, &events);
+        let recorded_children = child_id::recorded(&setup.instance, &events);
         let mut events = events.into_iter();
         let Some(Event {
             id: 1,
@@ -143,141 +146,146 @@ impl Execution {
             ..
         }) = events.next()
         else {
-            return Err(ReplayError::Broken { event: 1, what: NO_START });
+            return Err(ReplayError::Corrupt { event: 1, what: NO_START });
         };
-        let start = Start { input, parent, seed, carried };
-        let mut execution = Self::new(code, setting, start);
+        let start = ExecutionStart { input, parent, seed, carried };
+        let mut execution = Self::new(code, setup, start);
         let mut state = execution.shared.lock();
         state.next_id = 2;
         state.recorded_children = recorded_children;
         drop(state);
-        // What the code logs was logged when it ran for the first time.
+        // The log lines of the code were written when it ran for the first time.
         let silence = tracing::Dispatch::none();
         tracing::dispatcher::with_default(&silence, || execution.repeat(&mut events))?;
         Ok(execution)
     }
 
-    /// Gives the code its messages, in order. `now` is the database's clock in microseconds since
-    /// 1970. After an error the execution is worthless: drop it.
-    pub fn deliver(&mut self, messages: Vec<WorkItem>, now: i64) -> Result<TurnResult, Foreign> {
+    /// Delivers messages to the code, in order. `now` is the database's clock in microseconds since
+    /// 1970. After an error the execution is in an undefined state and must be dropped.
+    pub fn deliver(
+        &mut self,
+        messages: Vec<FlowMessage>,
+        now: i64,
+    ) -> Result<TurnResult, Nondeterminism> {
         let shared = Arc::clone(&self.shared);
         let _inside = shared.root.enter();
-        let about = &shared.about;
+        let facts = &shared.facts;
         let span = tracing::info_span!(
             "orchestration",
-            name = %about.name,
-            instance = %about.instance,
-            execution = about.execution
+            name = %facts.name,
+            instance = %facts.instance,
+            execution = facts.execution
         );
         let _entered = span.enter();
         let mut events = Vec::new();
-        if let Some(started) = self.unborn.take() {
+        if let Some(started) = self.start_event.take() {
             self.append(&mut events, started);
             self.append(&mut events, EventKind::Turn { now });
-            self.rest(true)?;
+            self.run_until_waiting(true)?;
             events.append(&mut shared.lock().decisions);
         }
         for message in messages {
-            let Some(kind) = shared.lock().accept(&shared.about, message) else { continue };
+            let Some(kind) = shared.lock().accept(&shared.facts, message) else { continue };
             if events.is_empty() {
                 let now = now.max(shared.lock().now);
                 self.append(&mut events, EventKind::Turn { now });
             }
             let woken = self.append(&mut events, kind);
-            self.rest(woken)?;
+            self.run_until_waiting(woken)?;
             events.append(&mut shared.lock().decisions);
         }
         let mut state = shared.lock();
-        let end = events.last().map_or(End::Open, |last| state.end_of(&last.kind));
+        let end = events.last().map_or(TurnEnd::Open, |last| state.end_of(&last.kind));
         let given_up = std::mem::take(&mut state.given_up);
         let children = !state.children.is_empty();
         drop(state);
-        let mut effects = Effects::of(about, &events, given_up);
+        let mut effects = TurnEffects::of(facts, &events, given_up);
         if end.is_final() {
-            // All that are left are closed by their policies, these as well.
+            // All open children are closed according to their policies, including these.
             effects.cancels.clear();
             effects.close_children = children;
         }
         Ok(TurnResult { events, effects, end })
     }
 
-    /// The number of the last event, appended or replayed; 0 before the first.
+    /// The id of the last event, appended or replayed; 0 before the first.
     pub fn last_event(&self) -> u64 {
         self.shared.lock().next_id - 1
     }
 
     /// The number of the execution.
     pub fn execution(&self) -> u64 {
-        self.shared.about.execution
+        self.shared.facts.execution
     }
 
-    /// Whose execution it is.
+    /// The instance that the execution belongs to.
     pub fn instance(&self) -> &InstanceId {
-        &self.shared.about.instance
+        &self.shared.facts.instance
     }
 
-    /// The orchestration whose code it runs.
+    /// The orchestration whose code runs.
     pub fn name(&self) -> &OrchestrationName {
-        &self.shared.about.name
+        &self.shared.facts.name
     }
 
-    /// The version of the code.
+    /// The version of the code that runs.
     pub fn version(&self) -> &str {
-        &self.shared.about.version
+        &self.shared.facts.version
     }
 
-    /// Tells it from executions of other lives of the same instance.
+    /// A text that distinguishes this execution from those of other instances with the same id.
     pub(crate) fn identity(&self) -> String {
-        self.shared.about.identity()
+        self.shared.facts.identity()
     }
 
-    /// Who waits for it.
+    /// The parent that waits for the instance, if there is one.
     pub fn parent(&self) -> Option<&Parent> {
-        self.shared.about.parent.as_ref()
+        self.shared.facts.parent.as_ref()
     }
 
-    /// Whether it has ended: it takes no more messages.
+    /// Whether the execution has ended, so that it takes no more messages.
     pub fn has_ended(&self) -> bool {
         self.code.is_none()
     }
 
-    /// Whether the code was found to wait for something that is not durable. May become true
-    /// between turns, when a foreign source wakes the code.
-    pub fn foreign(&self) -> Option<Foreign> {
+    /// The reason why the code cannot be replayed, if it was found to wait for something that is
+    /// not durable. May become set between turns, when something else than the engine wakes the
+    /// code.
+    pub fn nondeterminism(&self) -> Option<Nondeterminism> {
         self.code.as_ref()?;
-        let woken = self.shared.root.was_foreign().then_some(Foreign::Wake);
-        woken.or_else(|| self.shared.lock().foreign.clone())
+        let woken = self.shared.root.was_woken_outside().then_some(Nondeterminism::Wake);
+        woken.or_else(|| self.shared.lock().nondeterminism.clone())
     }
 
-    fn new(code: &Arc<OrchestrationCode>, setting: Setting, start: Start) -> Self {
-        let about = About {
-            instance: setting.instance,
-            execution: setting.execution,
+    fn new(code: &Arc<OrchestrationCode>, setup: ExecutionSetup, start: ExecutionStart) -> Self {
+        let facts = ExecutionFacts {
+            instance: setup.instance,
+            execution: setup.execution,
             name: code.name().clone(),
             version: code.version().to_string(),
             parent: start.parent,
             seed: start.seed,
         };
-        let shared = Shared::new(about, setting.kv, start.carried);
+        let shared = ExecutionShared::new(facts, setup.kv, start.carried);
         let future = code.run(OrchestrationContext::new(Arc::clone(&shared)), start.input);
         let code = Some(tokio::task::coop::unconstrained(future));
-        Self { shared, code, unborn: None }
+        Self { shared, code, start_event: None }
     }
 
-    /// Appends what happened, and lets it happen. True if that woke the code.
+    /// Appends an event and applies it. Returns true if that woke the code.
     fn append(&self, events: &mut Vec<Event>, kind: EventKind) -> bool {
         let mut state = self.shared.lock();
         let id = state.number();
-        let wakers = state.happen(&kind);
+        let wakers = state.apply(&kind);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         events.push(Event { id, kind, at: None });
         self.shared.root.take_woken()
     }
 
-    /// Polls the code until it rests: has ended, or waits for something that is not there yet.
-    fn rest(&mut self, woken: bool) -> Result<(), Foreign> {
-        self.foreign().map_or(Ok(()), Err)?;
+    /// Polls the code until it has ended or waits for something that has not arrived yet.
+    fn run_until_waiting(&mut self, woken: bool) -> Result<(), Nondeterminism> {
+        self.nondeterminism().map_or(Ok(()), Err)?;
         let mut woken = woken;
         let mut polls = 0;
         while woken && !self.shared.lock().over {
@@ -286,20 +294,20 @@ impl Execution {
                 Poll::Ready(Err(error)) => self.shared.end(None, EventKind::Failed { error }),
                 Poll::Pending => {}
             }
-            self.foreign().map_or(Ok(()), Err)?;
+            self.nondeterminism().map_or(Ok(()), Err)?;
             woken = self.shared.root.take_woken();
             polls += 1;
             if polls == POLLS_MAX {
-                return Err(Foreign::Busy);
+                return Err(Nondeterminism::Busy);
             }
         }
         let state = self.shared.lock();
         if state.over {
             drop(state);
-            self.let_go();
+            self.drop_code();
             return Ok(());
         }
-        if state.is_waiting() { Ok(()) } else { Err(Foreign::Wait) }
+        if state.is_waiting() { Ok(()) } else { Err(Nondeterminism::Wait) }
     }
 
     fn poll(&mut self) -> Poll<Outcome> {
@@ -309,17 +317,17 @@ impl Execution {
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(code).poll(&mut context)));
         polled.unwrap_or_else(|panic| {
             let message = panicked(panic.as_ref()).message;
-            self.shared.lock().foreign.get_or_insert(Foreign::Panic { message });
+            self.shared.lock().nondeterminism.get_or_insert(Nondeterminism::Panic { message });
             Poll::Pending
         })
     }
 
-    /// Drops the code without noting anything.
-    fn let_go(&mut self) {
+    /// Drops the code without recording any decision.
+    fn drop_code(&mut self) {
         self.shared.root.close();
         self.shared.lock().over = true;
         if let Some(code) = self.code.take() {
-            // A panic while dropping changes nothing any more; the panic hook has shown it.
+            // A panic while dropping no longer matters; the panic hook has reported it.
             let _panic = catch_unwind(AssertUnwindSafe(|| drop(code)));
         }
     }
@@ -327,11 +335,11 @@ impl Execution {
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.let_go();
+        self.drop_code();
     }
 }
 
-/// A panic as a failure.
+/// Converts a panic into an error.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> FlowError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,4 +1,4 @@
-//! Failures that orchestrations and activities can meet, as they stand in a history.
+//! Errors of orchestrations and activities, as they are recorded in a history.
 
 use std::any::Any;
 use std::error::Error;
@@ -7,45 +7,46 @@ use std::fmt::{self, Display};
 use serde::{Deserialize, Serialize};
 use wakeline_core::{InstanceId, OrchestrationName};
 
-/// Why an activity, a child or an orchestration failed. Part of histories: code may branch on it.
+/// The error of an activity, a child or an orchestration. Part of histories, so code may branch on
+/// it.
 ///
-/// Its text names where it comes from: `child ship (instance ship-7): activity charge (attempt 3):
-/// card declined`.
+/// The text names where the error comes from: `child ship (instance ship-7): activity charge
+/// (attempt 3): card declined`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{}{message}", origins(origin))]
 pub struct FlowError {
-    /// What kind of failure.
+    /// The kind of the failure.
     pub kind: FailureKind,
-    /// What happened, in words.
+    /// A description of the failure.
     pub message: String,
-    /// How often it was tried.
+    /// The number of attempts that were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// The child or activity that it comes from, the outermost first. Empty for an error of the
-    /// code that returned it.
+    /// The children and activities that the error passed through, outermost first. Empty for an
+    /// error of the code that returned it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origin: Vec<ErrorOrigin>,
 }
 
-/// The child or activity that an error comes from.
+/// A child or an activity that an error comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorOrigin {
-    /// An activity.
+    /// An activity that failed.
     Activity {
-        /// Its name.
+        /// The name of the activity.
         name: String,
         /// The instance that scheduled it.
         instance: InstanceId,
-        /// The try that failed; the first is 1.
+        /// The attempt that failed; the first is 1.
         attempt: u32,
     },
-    /// A child.
+    /// A child orchestration that failed.
     Child {
-        /// The orchestration; nothing if it never began.
+        /// The name of the orchestration; `None` if the child never began.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<OrchestrationName>,
-        /// Its instance.
+        /// The instance id of the child.
         instance: InstanceId,
     },
 }
@@ -68,62 +69,62 @@ fn origins(origin: &[ErrorOrigin]) -> String {
     origin.iter().map(|one| format!("{one}: ")).collect()
 }
 
-/// Kinds of failures.
+/// The kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The user's code returned an error.
     Application,
-    /// The user's code returned an error and asked for no more tries.
+    /// The user's code returned an error that must not be retried.
     Permanent,
     /// The user's code panicked.
     Panic,
-    /// It took too long.
+    /// A time limit was exceeded.
     Timeout,
-    /// It was cancelled.
+    /// The orchestration or activity was cancelled.
     Cancelled,
-    /// It was ended from outside.
+    /// The instance was terminated from outside.
     Terminated,
-    /// It was tried too often without an answer: a crash, most likely.
+    /// The maximum number of attempts was reached without a result, most likely because of crashes.
     Poison,
-    /// A value could not be encoded or decoded.
+    /// A value could not be encoded as or decoded from JSON.
     Codec,
 }
 
 impl FlowError {
-    /// A failure of a kind.
+    /// Creates an error of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), attempts: None, origin: Vec::new() }
     }
 
-    /// An error of the user's code.
+    /// Creates an error of the user's code.
     pub fn application(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Application, message)
     }
 
-    /// An error of the user's code after which no further try is made.
+    /// Creates an error of the user's code that is not retried.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Permanent, message)
     }
 
-    /// A value that could not be encoded.
+    /// Creates an error for a value that could not be encoded.
     pub(crate) fn encoding(what: impl Display, error: &serde_json::Error) -> Self {
         Self::new(FailureKind::Codec, format!("{what} cannot be encoded as JSON: {error}"))
     }
 
-    /// A value that could not be decoded.
+    /// Creates an error for a value that could not be decoded.
     pub(crate) fn decoding(what: impl Display, error: &serde_json::Error) -> Self {
         let text = format!("{what} cannot be decoded into the type that the code expects: {error}");
         Self::new(FailureKind::Codec, text)
     }
 
-    /// The same error as the one who waits for it sees it.
+    /// Adds the child or activity that the error comes from, as its caller sees it.
     pub(crate) fn with_origin(mut self, origin: ErrorOrigin) -> Self {
         self.origin.insert(0, origin);
         self
     }
 
-    /// An input that is not what the code expects.
+    /// Creates an error for an input that the code could not decode.
     pub(crate) fn input<I>(error: &serde_json::Error) -> Self {
         let expected = std::any::type_name::<I>();
         let message = format!("the input cannot be decoded as {expected}: {error}");
@@ -131,18 +132,19 @@ impl FlowError {
     }
 }
 
-/// What the user's code may fail with: errors, boxed errors, `anyhow::Error`, texts. A
-/// [`FlowError`] stays what it is. One among the causes of another error gives the failure its
-/// kind, so that [`FlowError::permanent`] is not tried again however it is wrapped; everything else
-/// becomes [`FailureKind::Application`]. The text is that of the outermost error.
+/// The errors that the user's code may return: error types, boxed errors, `anyhow::Error`, strings.
+/// A [`FlowError`] is kept as it is. If one is among the causes of another error, the failure gets
+/// its kind, so that a [`FlowError::permanent`] is not retried however it is wrapped. Everything
+/// else becomes [`FailureKind::Application`]. The message is that of the outermost error.
 pub trait IntoFlowError {
-    /// Turns it into what stands in a history.
+    /// Converts the error into the form that is recorded in a history.
     fn into_flow_error(self) -> FlowError;
 }
 
 impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFlowError for E {
     fn into_flow_error(self) -> FlowError {
-        // Converted into a box, an `anyhow::Error` cannot be taken for what is in it any more.
+        // Once converted into a box, an `anyhow::Error` can no longer be downcast to the error
+        // inside it.
         if let Some(error) = (&self as &dyn Any).downcast_ref::<anyhow::Error>() {
             return wrapped(format!("{error:#}"), error.chain());
         }
@@ -155,13 +157,13 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFlowError for E {
     }
 }
 
-/// A failure with this text, of the kind that one of its causes has.
+/// Creates an error with this message and the kind of the first [`FlowError`] among its causes.
 fn wrapped<'e>(
     message: String,
     mut causes: impl Iterator<Item = &'e (dyn Error + 'static)>,
 ) -> FlowError {
     match causes.find_map(|cause| cause.downcast_ref::<FlowError>()) {
-        // The text names the origin already.
+        // The message already names the origin.
         Some(cause) => FlowError { message, origin: Vec::new(), ..cause.clone() },
         None => FlowError::application(message),
     }

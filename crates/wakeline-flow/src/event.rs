@@ -1,9 +1,9 @@
-//! What a history consists of: decisions of the code, and what happened to it.
+//! The events of a history: decisions of the code, and everything that happened to it.
 //!
 //! # Invariants
-//! * Append-only: an event is never changed. New kinds may come, none is given another meaning.
-//! * Events stand in the order in which the code saw and made them: replaying them one by one
-//!   gives the same decisions again, whatever the order of waking was.
+//! * Append-only: an event is never changed. New kinds may be added; no kind changes its meaning.
+//! * Events are in the order in which the code saw and made them: replaying them one by one
+//!   produces the same decisions, whatever the order of wake-ups was.
 //! * A decision is compared with its replay without its location.
 
 use serde::{Deserialize, Serialize};
@@ -18,64 +18,65 @@ use crate::retry::ActivityPolicy;
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number in the execution; the first is 1.
+    /// The number of the event in its execution; the first is 1.
     pub id: u64,
-    /// What it says.
+    /// The content of the event.
     pub kind: EventKind,
-    /// Where in the code the decision was made: `src/orders.rs:42`. Not compared on replay.
+    /// The location in the code at which the decision was made, such as `src/orders.rs:42`. Not
+    /// compared on replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
-/// Who waits for an instance, and under which of its events.
+/// The parent that waits for an instance, and the event that started the child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The waiting instance.
+    /// The instance that waits.
     pub instance: InstanceId,
-    /// Its execution.
+    /// The execution that waits.
     pub execution: u64,
     /// The event that started the child.
     pub event: u64,
-    /// Tells the execution from those of other lives of the instance; nothing if an earlier
-    /// program started the child.
+    /// Distinguishes the execution from those of other instances that had the same id; `None` if an
+    /// earlier program started the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
 }
 
 impl Parent {
-    /// Whether both are the same event of the same execution. If an earlier program wrote one of
-    /// them, it has no identity, and the rest decides.
+    /// Whether both are the same event of the same execution. An earlier program wrote no identity;
+    /// it is then not compared.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let same_life = match (&self.identity, &other.identity) {
+        let same_identity = match (&self.identity, &other.identity) {
             (Some(own), Some(other)) => own == other,
             _ => true,
         };
-        same_life
+        same_identity
             && self.instance == other.instance
             && self.execution == other.execution
             && self.event == other.event
     }
 }
 
-/// An event from outside that no code has taken yet.
+/// An event from outside that the code has not taken yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Raised {
-    /// Its name.
+    /// The name of the event.
     pub name: String,
-    /// What it carries.
+    /// The data of the event.
     pub data: Json,
 }
 
-/// What becomes of a child that has not ended when the orchestration that started it ends.
+/// What happens to a child that has not ended when the orchestration that started it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosePolicy {
-    /// It is terminated: it ends at once, without its code.
+    /// It is terminated: it ends at once, and its code does not run again.
     #[default]
     Terminate,
-    /// It is asked to cancel: its code may clean up first.
+    /// Its cancellation is requested: its code may clean up first.
     RequestCancel,
-    /// It goes on.
+    /// It continues.
     Abandon,
 }
 
@@ -85,216 +86,216 @@ impl ClosePolicy {
     }
 }
 
-/// What an event says. Decisions are made by the code; the rest happens to it.
+/// The content of an event. The code makes decisions; all other events happen to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// The execution began. Always event 1.
+    /// The execution began. This is always event 1.
     Started {
-        /// The orchestration.
+        /// The name of the orchestration.
         name: OrchestrationName,
-        /// The version of its code that this execution runs.
+        /// The version of the code that this execution runs.
         version: String,
-        /// Its input.
+        /// The input of the execution.
         input: Json,
-        /// Who waits for it.
+        /// The parent that waits for the instance, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
-        /// Where random numbers and ids come from.
+        /// The seed of random numbers and ids.
         seed: u64,
-        /// Events that the execution before had not taken.
+        /// Events that the previous execution had not taken.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         carried: Vec<Raised>,
     },
-    /// A turn began, at this time by the database's clock in microseconds since 1970. What the
-    /// code calls "now" until the next one.
+    /// A turn began. Until the next one, the code sees this time as the current time.
     Turn {
-        /// The time.
+        /// The database's clock in microseconds since 1970.
         now: i64,
     },
 
     /// Decision: run an activity.
     ActivityScheduled {
-        /// The activity.
+        /// The name of the activity.
         name: String,
-        /// Its input.
+        /// The input of the activity.
         input: Json,
-        /// Which workers take it.
+        /// Only workers that accept this tag take the activity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tag: Option<Tag>,
-        /// The session that it belongs to.
+        /// The session that the activity belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
-        /// How it is retried.
+        /// The retry policy.
         #[serde(default, skip_serializing_if = "ActivityPolicy::is_default")]
         policy: ActivityPolicy,
     },
-    /// An activity returned.
+    /// An activity returned a value.
     ActivityCompleted {
-        /// The event that scheduled it.
+        /// The event that scheduled the activity.
         of: u64,
-        /// What it returned.
+        /// The value that it returned.
         result: Json,
     },
-    /// An activity failed for good.
+    /// An activity failed, and is not retried.
     ActivityFailed {
-        /// The event that scheduled it.
+        /// The event that scheduled the activity.
         of: u64,
-        /// Why.
+        /// The error that it failed with.
         error: FlowError,
     },
-    /// Decision: an activity is not wanted any more.
+    /// Decision: cancel an activity whose result is no longer needed.
     ActivityCancelled {
-        /// The event that scheduled it.
+        /// The event that scheduled the activity.
         of: u64,
     },
 
-    /// Decision: wait until a time, in microseconds since 1970 by the database's clock.
+    /// Decision: create a timer.
     TimerCreated {
-        /// The time.
+        /// When the timer fires, in microseconds since 1970 by the database's clock.
         fire_at: i64,
     },
-    /// A timer's time came.
+    /// A timer fired.
     TimerFired {
-        /// The event that made it.
+        /// The event that created the timer.
         of: u64,
     },
-    /// Decision: a timer is not wanted any more.
+    /// Decision: cancel a timer.
     TimerCancelled {
-        /// The event that made it.
+        /// The event that created the timer.
         of: u64,
     },
 
-    /// Decision: take the next event of a name from outside.
+    /// Decision: wait for the next event from outside with this name.
     EventAwaited {
-        /// The name.
+        /// The name of the event.
         name: String,
     },
-    /// An event came from outside. The oldest open wait of its name takes it; without one it is
-    /// kept for the next.
+    /// An event arrived from outside. The oldest open wait for its name takes it; if there is none,
+    /// it is buffered for the next wait.
     EventRaised {
-        /// The name.
+        /// The name of the event.
         name: String,
-        /// What it carries.
+        /// The data of the event.
         data: Json,
     },
-    /// Decision: a wait is given up. What comes later goes to the next one, and so does what the
-    /// wait had been given and the code had not looked at.
+    /// Decision: give up a wait. Later events go to the next wait, and so does an event that the
+    /// wait had received and the code had not read.
     EventForgone {
         /// The event that began the wait.
         of: u64,
     },
 
-    /// Decision: start another orchestration, and wait for it if `attached`.
+    /// Decision: start another orchestration, and wait for it if `attached` is set.
     ChildStarted {
         /// The instance to start.
         instance: InstanceId,
-        /// The orchestration.
+        /// The name of the orchestration.
         name: OrchestrationName,
-        /// The version of its code; the newest if none is named.
+        /// The version of its code; the newest if none is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
-        /// Its input.
+        /// The input of the child.
         input: Json,
-        /// Whether its end is reported back.
+        /// Whether the end of the child is reported back.
         attached: bool,
-        /// What becomes of an attached child when this instance ends.
+        /// What happens to an attached child when this instance ends.
         #[serde(default, skip_serializing_if = "ClosePolicy::is_default")]
         close_policy: ClosePolicy,
     },
-    /// A child returned.
+    /// A child returned a value.
     ChildCompleted {
-        /// The event that started it.
+        /// The event that started the child.
         of: u64,
-        /// What it returned.
+        /// The value that it returned.
         result: Json,
     },
     /// A child failed.
     ChildFailed {
-        /// The event that started it.
+        /// The event that started the child.
         of: u64,
-        /// Why.
+        /// The error that it failed with.
         error: FlowError,
     },
-    /// Decision: a child is not wanted any more; it is cancelled.
+    /// Decision: cancel a child whose result is no longer needed.
     ChildCancelled {
-        /// The event that started it.
+        /// The event that started the child.
         of: u64,
     },
 
-    /// Decision: the status text, or none.
+    /// Decision: set or remove the status text.
     StatusSet {
-        /// The text.
+        /// The new text; `None` removes it.
         status: Option<String>,
     },
-    /// Decision: a value of the key-value state, or none.
+    /// Decision: set or remove a value of the key-value state.
     KvSet {
-        /// The key.
+        /// The key to set.
         key: KvKey,
-        /// The value.
+        /// The new value; `None` removes it.
         value: Option<Json>,
     },
-    /// Decision: no key has a value.
+    /// Decision: remove all values of the key-value state.
     KvCleared,
-    /// Decision: a message to a queue, in the turn's own commit.
+    /// Decision: push a message to a queue, in the commit of the turn.
     Pushed {
-        /// The queue.
+        /// The name of the queue.
         queue: QueueName,
-        /// The partition.
+        /// The partition; the default partition if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partition: Option<String>,
-        /// The payload.
+        /// The payload of the message.
         payload: Json,
     },
-    /// Decision: a message to the endpoints of an application, in the turn's own commit.
+    /// Decision: send a webhook message to the endpoints of an application, in the commit of the
+    /// turn.
     Emitted {
-        /// The application, by its id or by its user's own.
+        /// The id or uid of the application.
         application: String,
-        /// What it tells of.
+        /// The type of the message.
         event_type: EventTypeName,
-        /// Its channels.
+        /// The channels of the message.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         channels: Vec<Channel>,
-        /// The payload.
+        /// The payload of the message.
         payload: Json,
     },
-    /// Decision: an event to another instance.
+    /// Decision: send an event to another instance.
     Signalled {
-        /// The instance.
+        /// The instance that receives the event.
         instance: InstanceId,
-        /// The event's name.
+        /// The name of the event.
         name: String,
-        /// What it carries.
+        /// The data of the event.
         data: Json,
     },
 
-    /// Somebody asked for the instance to end.
+    /// Cancellation of the instance was requested.
     CancelRequested {
-        /// Why.
+        /// The reason that was given.
         reason: String,
     },
-    /// Decision: go on as a new execution with an empty history.
+    /// Decision: continue as a new execution with an empty history.
     ContinuedAsNew {
-        /// Its input.
+        /// The input of the new execution.
         input: Json,
-        /// The version of its code; the newest if none is named.
+        /// The version of its code; the newest if none is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
-    /// Decision: the code returned.
+    /// Decision: the code returned a value.
     Completed {
-        /// What.
+        /// The value that it returned.
         output: Json,
     },
-    /// Decision: the code failed, or was given up, or was cancelled.
+    /// Decision: the code returned an error, or the execution was cancelled or abandoned.
     Failed {
-        /// Why.
+        /// The error that it ended with.
         error: FlowError,
     },
 }
 
 impl EventKind {
-    /// Whether the code made it; otherwise it happened to the code.
+    /// Whether the code made this event as a decision; otherwise it happened to the code.
     pub fn is_decision(&self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Values of users, kept as the JSON text they arrived as.
+//! Values of users, stored as the JSON text in which they arrived.
 
 use std::fmt;
 
@@ -6,34 +6,34 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A JSON value that is passed through without being taken apart. Two are equal if they mean the
-/// same, whatever the order of their keys.
+/// A JSON value that is passed on without being parsed. Two values are equal if they have the same
+/// meaning, whatever the order of their keys.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// Encodes a value.
+    /// Encodes a value as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Self)
     }
 
-    /// Takes a text that is JSON.
+    /// Wraps a JSON text. Fails if it is not valid JSON.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self)
     }
 
-    /// `null`.
+    /// Returns the JSON value `null`.
     pub fn null() -> Self {
         Self::of(&()).expect("null is JSON")
     }
 
-    /// Decodes the value.
+    /// Decodes the value into a type.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0.get())
     }
 
-    /// The text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }

@@ -1,13 +1,14 @@
 //! Durable orchestrations: async Rust that survives crashes, deploys and months of sleep.
 //!
 //! # Where it sits
-//! Over `wakeline-store` (where histories, messages and work are kept) and `wakeline-wake` (which
-//! tells dispatchers and clients when there is something for them). Users reach it through the
-//! facade `wakeline`.
+//! It sits on top of `wakeline-store`, which keeps histories, messages and activities, and of
+//! `wakeline-wake`, which wakes dispatchers and clients when there is something for them. Users
+//! reach it through the facade `wakeline`.
 //!
 //! # Invariants
-//! * One turn is one commit: history, new work, timers, messages, status, key-value state.
-//! * Replaying a history makes the same decisions, or the instance is suspended with a diff.
+//! * One turn is one commit of its history, activities, timers, messages, status and key-value
+//!   state.
+//! * Replaying a history makes the same decisions; otherwise the instance is suspended with a diff.
 //! * Nothing here polls: dispatchers and clients wait in a hub.
 
 mod activity;
@@ -37,13 +38,13 @@ pub use context::{
     HookSend, Mailbox, Orchestration, OrchestrationContext, QueueSend, Sleep, Timeout,
 };
 pub use engine::{
-    Effects, End, Execution, Foreign, History, HookEmit, KvWrite, Mismatch, MismatchRow, NewTimer,
-    QueuePush, ReplayError, Setting, Start, TurnResult, replay,
+    Execution, ExecutionSetup, ExecutionStart, History, HookEmit, KvWrite, Mismatch, MismatchRow,
+    NewTimer, Nondeterminism, QueuePush, ReplayError, TurnEffects, TurnEnd, TurnResult, replay,
 };
 pub use error::{ErrorOrigin, FailureKind, FlowError, IntoFlowError};
 pub use event::{ClosePolicy, Event, EventKind, Parent, Raised};
 pub use json::Json;
-pub use message::{ActivityTask, WorkItem};
+pub use message::{ActivityTask, FlowMessage};
 pub use registry::{
     ActivityCode, OrchestrationCode, Registry, RegistryBuilder, RegistryError, VERSION_DEFAULT,
 };

@@ -1,6 +1,7 @@
-//! What travels in envelopes: messages to an instance, and activities to workers.
+//! The contents of envelopes: messages to instances, and activities for workers.
 //!
-//! Stores and other languages see them as JSON; only this crate looks inside.
+//! Stores keep them as JSON and do not read them. The names of variants and fields are part of the
+//! stored format and never change.
 
 use serde::{Deserialize, Serialize};
 use wakeline_core::{InstanceId, OrchestrationName, SessionId, Tag};
@@ -10,51 +11,51 @@ use crate::event::{Parent, Raised};
 use crate::json::Json;
 use crate::retry::ActivityPolicy;
 
-/// A message to an instance, or an activity to a worker.
+/// A message to an instance, or an activity for a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkItem {
-    /// Begin.
+pub enum FlowMessage {
+    /// Starts an instance.
     StartOrchestration {
-        /// The instance.
+        /// The instance to start.
         instance: InstanceId,
-        /// The orchestration.
+        /// The name of the orchestration.
         name: OrchestrationName,
-        /// The version of its code; the newest if none is named.
+        /// The version of its code; the newest if none is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
-        /// Its input.
+        /// The input of the instance.
         input: Json,
-        /// Who waits for it.
+        /// The parent that waits for the instance, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
     },
-    /// Go on as a new execution.
+    /// Continues an instance as a new execution.
     ContinueAsNew {
-        /// The instance.
+        /// The instance that continues.
         instance: InstanceId,
-        /// The execution that begins.
+        /// The number of the new execution.
         execution: u64,
-        /// The orchestration.
+        /// The name of the orchestration.
         name: OrchestrationName,
-        /// The version of its code; the newest if none is named.
+        /// The version of its code; the newest if none is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
-        /// Its input.
+        /// The input of the new execution.
         input: Json,
-        /// The oldest version that may go on, if none is named: that of the execution before.
+        /// The oldest version that may run it if none is given: that of the previous execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         not_before: Option<String>,
-        /// Who waits for the instance.
+        /// The parent that waits for the instance, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
-        /// Events that were not taken.
+        /// Events that the previous execution had not taken.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         carried: Vec<Raised>,
     },
-    /// Run an activity.
+    /// Runs an activity.
     ActivityExecute(ActivityTask),
-    /// An activity has ended.
+    /// Reports the end of an activity to its instance.
     ActivityDone {
         /// The instance that scheduled it.
         instance: InstanceId,
@@ -62,62 +63,62 @@ pub enum WorkItem {
         execution: u64,
         /// The event that scheduled it.
         event: u64,
-        /// Tells the execution from those of other lives of the instance; nothing if an earlier
-        /// program scheduled it.
+        /// Distinguishes the execution from those of other instances that had the same id; `None`
+        /// if an earlier program scheduled the activity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<String>,
-        /// What it returned.
+        /// The result of the activity.
         result: Result<Json, FlowError>,
     },
-    /// A timer's time has come.
+    /// Reports that a timer has fired.
     TimerFired {
-        /// The instance that made it.
+        /// The instance that created the timer.
         instance: InstanceId,
-        /// The execution that made it.
+        /// The execution that created the timer.
         execution: u64,
-        /// The event that made it.
+        /// The event that created the timer.
         event: u64,
-        /// When, in microseconds since 1970 by the database's clock.
+        /// The time for which it was set, in microseconds since 1970 by the database's clock.
         fire_at: i64,
     },
-    /// A child has ended.
+    /// Reports the end of a child to its parent.
     ChildDone {
-        /// The instance that started it.
+        /// The instance that started the child.
         instance: InstanceId,
-        /// The execution that started it.
+        /// The execution that started the child.
         execution: u64,
-        /// The event that started it.
+        /// The event that started the child.
         event: u64,
-        /// Tells the execution from those of other lives of the instance; nothing if an earlier
-        /// program started it.
+        /// Distinguishes the execution from those of other instances that had the same id; `None`
+        /// if an earlier program started the child.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<String>,
-        /// What it returned.
+        /// The result of the child.
         result: Result<Json, FlowError>,
     },
-    /// An event from outside.
+    /// Delivers an event from outside.
     EventRaised {
-        /// The instance.
+        /// The instance that receives the event.
         instance: InstanceId,
-        /// The event's name.
+        /// The name of the event.
         name: String,
-        /// What it carries.
+        /// The data of the event.
         data: Json,
     },
-    /// The instance should end.
+    /// Requests cancellation of an instance.
     CancelInstance {
-        /// The instance.
+        /// The instance to cancel.
         instance: InstanceId,
-        /// Why.
+        /// The reason for the cancellation.
         reason: String,
-        /// The parent that no longer waits for it. The instance of this id may be another one than
-        /// the parent meant: then the request is not for it.
+        /// The parent that no longer waits for the instance, if it sent the request. An instance
+        /// with this id that has another parent ignores the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
     },
-    /// To an instance that has ended: its children are closed by their policies.
+    /// Makes an instance that has ended close its children according to their policies.
     CloseChildren {
-        /// The instance.
+        /// The instance that has ended.
         instance: InstanceId,
     },
 }
@@ -125,41 +126,41 @@ pub enum WorkItem {
 /// An activity to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActivityTask {
-    /// The instance that scheduled it.
+    /// The instance that scheduled the activity.
     pub instance: InstanceId,
-    /// The execution that scheduled it.
+    /// The execution that scheduled the activity.
     pub execution: u64,
-    /// The event that scheduled it.
+    /// The event that scheduled the activity.
     pub event: u64,
-    /// Tells the execution from those of other lives of the instance; nothing if an earlier
-    /// program scheduled the activity.
+    /// Distinguishes the execution from those of other instances that had the same id; `None` if an
+    /// earlier program scheduled the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The orchestration that scheduled it.
+    /// The orchestration that scheduled the activity.
     pub orchestration: OrchestrationName,
-    /// The activity.
+    /// The name of the activity.
     pub name: String,
-    /// Its input.
+    /// The input of the activity.
     pub input: Json,
-    /// Which workers take it.
+    /// Only workers that accept this tag take the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<Tag>,
-    /// The session that it belongs to.
+    /// The session that the activity belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// How it is retried.
+    /// The retry policy.
     #[serde(default)]
     pub policy: ActivityPolicy,
 }
 
-impl WorkItem {
-    /// What a parent is told of the end of its child.
+impl FlowMessage {
+    /// Creates the message that reports the end of a child to its parent.
     pub(crate) fn child_done(parent: Parent, result: Result<Json, FlowError>) -> Self {
         let Parent { instance, execution, event, identity } = parent;
         Self::ChildDone { instance, execution, event, identity, result }
     }
 
-    /// What an instance is told of the end of an activity.
+    /// Creates the message that reports the end of an activity to its instance.
     pub(crate) fn activity_done(task: &ActivityTask, result: Result<Json, FlowError>) -> Self {
         Self::ActivityDone {
             instance: task.instance.clone(),
@@ -170,7 +171,7 @@ impl WorkItem {
         }
     }
 
-    /// The instance that it is for, or whose it is.
+    /// The instance that receives the message, or that scheduled the activity.
     pub fn instance(&self) -> &InstanceId {
         match self {
             Self::StartOrchestration { instance, .. }

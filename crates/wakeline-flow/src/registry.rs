@@ -1,9 +1,9 @@
-//! Which code a process can run, by name and version.
+//! The code that a process can run, by name and version.
 //!
 //! # Invariants
-//! * A name and version stands for one piece of code; registering it twice is an error.
-//! * An instance keeps the version that it began with: [`Registry::exact`]. A start that names
-//!   none takes the newest: [`Registry::newest`].
+//! * Registering the same name and version twice is an error.
+//! * An instance keeps the version that it began with ([`Registry::exact`]). A start that names no
+//!   version takes the newest one ([`Registry::newest`]).
 
 mod elsewhere;
 
@@ -28,38 +28,38 @@ use crate::json::Json;
 
 use elsewhere::Elsewhere;
 
-/// The version of code that was registered without one.
+/// The version of code that is registered without one.
 pub const VERSION_DEFAULT: Version = Version::new(1, 0, 0);
 
-/// Why a registry could not be built.
+/// The reason why a registry could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// The same name, or the same name and version, twice.
+    /// The same name, or the same name and version, was registered twice.
     #[error("{what} is registered twice: register it once, or under another name or version")]
     Duplicate {
-        /// What.
+        /// The name, or the name and version.
         what: String,
     },
-    /// Not a name.
+    /// A text is not a valid name.
     #[error("{name:?} cannot be registered: {source}")]
     Name {
-        /// The text.
+        /// The text that was given.
         name: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         #[source]
         source: NameError,
     },
-    /// Not a version.
+    /// A text is not a valid version.
     #[error("{version:?} of {name} is not a version: write it like 1.2.0")]
     Version {
-        /// The orchestration.
+        /// The name of the orchestration.
         name: String,
-        /// The text.
+        /// The text that was given.
         version: String,
     },
 }
 
-type Run = Box<dyn Fn(OrchestrationContext, Json) -> CodeFuture + Send + Sync>;
+type RunOrchestration = Box<dyn Fn(OrchestrationContext, Json) -> CodeFuture + Send + Sync>;
 type RunActivity =
     Box<dyn Fn(ActivityContext, Json) -> BoxFuture<'static, Result<Json, FlowError>> + Send + Sync>;
 
@@ -67,18 +67,18 @@ type RunActivity =
 pub struct OrchestrationCode {
     name: OrchestrationName,
     version: Version,
-    run: Run,
-    /// Of the whole registry, set when that is built.
+    run: RunOrchestration,
+    /// The functions of the whole registry; set when the registry is built.
     fn_names: Arc<FnNames>,
 }
 
 impl OrchestrationCode {
-    /// The name it is registered under.
+    /// The name that the code is registered under.
     pub fn name(&self) -> &OrchestrationName {
         &self.name
     }
 
-    /// Its version.
+    /// The version that the code is registered under.
     pub fn version(&self) -> &Version {
         &self.version
     }
@@ -100,10 +100,10 @@ pub struct ActivityCode {
 }
 
 impl ActivityCode {
-    /// Runs one try. A panic is a failure like others.
+    /// Runs one attempt. A panic becomes an error.
     pub async fn run(&self, context: ActivityContext, input: Json) -> Result<Json, FlowError> {
-        let tried = AssertUnwindSafe(async { (self.run)(context, input).await }).catch_unwind();
-        tried.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+        let attempt = AssertUnwindSafe(async { (self.run)(context, input).await }).catch_unwind();
+        attempt.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     }
 }
 
@@ -113,7 +113,7 @@ impl fmt::Debug for ActivityCode {
     }
 }
 
-/// Which code a process can run.
+/// The code that a process can run.
 #[derive(Debug, Default)]
 pub struct Registry {
     orchestrations: HashMap<String, BTreeMap<Version, Arc<OrchestrationCode>>>,
@@ -123,26 +123,27 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Begins an empty registry.
+    /// Creates a builder for a registry.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::default()
     }
 
-    /// The newest version of an orchestration; one that is no pre-release, if there is any.
+    /// Returns the newest version of an orchestration. Pre-releases are considered only if there is
+    /// no release.
     pub fn newest(&self, name: &str) -> Option<Arc<OrchestrationCode>> {
         let versions = self.orchestrations.get(name)?;
         let released = versions.iter().rev().find(|(version, _)| version.pre.is_empty());
         released.or_else(|| versions.last_key_value()).map(|(_, code)| Arc::clone(code))
     }
 
-    /// A version of an orchestration.
+    /// Returns a particular version of an orchestration.
     pub fn exact(&self, name: &str, version: &str) -> Option<Arc<OrchestrationCode>> {
         let version = Version::parse(version).ok()?;
         self.orchestrations.get(name)?.get(&version).cloned()
     }
 
-    /// The newest version of an orchestration that is not older than another one; one that is no
-    /// pre-release, if there is any.
+    /// Returns the newest version of an orchestration that is not older than the given one.
+    /// Pre-releases are considered only if there is no release.
     pub fn newest_from(&self, name: &str, version: &str) -> Option<Arc<OrchestrationCode>> {
         let Ok(version) = Version::parse(version) else { return self.newest(name) };
         let mut versions = self.orchestrations.get(name)?.range(version..);
@@ -150,25 +151,25 @@ impl Registry {
         released.or_else(|| versions.next_back()).map(|(_, code)| Arc::clone(code))
     }
 
-    /// The code for what an instance needs, as [`Self::capabilities`] spells it.
+    /// Returns the code for a capability as [`Self::capabilities`] spells it.
     pub fn able(&self, capability: &Capability) -> Option<Arc<OrchestrationCode>> {
         let text = capability.as_str();
-        // A name may contain the sign that stands before a version.
+        // A name may contain the character that separates it from the version.
         let exact = text.rsplit_once('@').and_then(|(name, version)| self.exact(name, version));
         exact.or_else(|| self.newest(text))
     }
 
-    /// An activity.
+    /// Returns the code of an activity.
     pub fn activity(&self, name: &str) -> Option<Arc<ActivityCode>> {
         self.activities.get(name).cloned()
     }
 
-    /// What was handed to activities.
+    /// Returns the values that the program shares with its activities.
     pub(crate) fn states(&self) -> Arc<States> {
         Arc::clone(&self.states)
     }
 
-    /// The same code with one activity more, or another in the place of one: for tests.
+    /// Adds an activity or replaces one. Meant for tests.
     pub fn with_activity<I, O, E, F, R>(
         mut self,
         activity: impl Into<Activity<I, O>>,
@@ -186,17 +187,18 @@ impl Registry {
         self
     }
 
-    /// Whether it has activities at all.
+    /// Whether any activity is registered.
     pub fn has_activities(&self) -> bool {
         !self.activities.is_empty()
     }
 
-    /// The activities that this process can run.
+    /// Returns the names of the activities that this process can run.
     pub fn activity_names(&self) -> BTreeSet<ActivityName> {
         self.activities.keys().filter_map(|name| ActivityName::new(name).ok()).collect()
     }
 
-    /// What this process can run: for each orchestration its name, and its name with each version.
+    /// Returns the capabilities of this process: for each orchestration its name, and its name with
+    /// each version.
     pub fn capabilities(&self) -> Vec<Capability> {
         let mut all = Vec::new();
         for code in self.orchestrations.values().flat_map(BTreeMap::values) {
@@ -210,7 +212,7 @@ impl Registry {
     }
 }
 
-/// An activity without its types.
+/// Erases the types of an activity.
 fn erased<I, O, E, F, R>(code: F) -> ActivityCode
 where
     F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
@@ -240,7 +242,7 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// Registers an orchestration, as version 1.0.0.
+    /// Registers an orchestration as version 1.0.0.
     pub fn orchestration<I, O, E, F, R>(
         self,
         orchestration: impl Into<Orchestration<I, O>>,
@@ -256,8 +258,8 @@ impl RegistryBuilder {
         self.orchestration_versioned(orchestration, &VERSION_DEFAULT.to_string(), code)
     }
 
-    /// Registers a version of an orchestration. Keep the code of older ones registered as long as
-    /// instances run it.
+    /// Registers a version of an orchestration. Keep older versions registered as long as instances
+    /// run them.
     pub fn orchestration_versioned<I, O, E, F, R>(
         mut self,
         orchestration: impl Into<Orchestration<I, O>>,
@@ -273,7 +275,7 @@ impl RegistryBuilder {
     {
         let name = orchestration.into();
         let code = Arc::new(code);
-        let run: Run = Box::new(move |context, input| {
+        let run: RunOrchestration = Box::new(move |context, input| {
             let code = Arc::clone(&code);
             Box::pin(async move {
                 let input = input.to().map_err(|e| FlowError::input::<I>(&e))?;
@@ -287,9 +289,9 @@ impl RegistryBuilder {
         self
     }
 
-    /// Registers an activity. Histories keep its name, so code may move and be renamed as long as
-    /// the name stays. A function, and a closure as well, can then be called without its name:
-    /// [`OrchestrationContext::call`].
+    /// Registers an activity. Histories contain its name, so the code may be moved and renamed as
+    /// long as this name stays the same. A function or closure can then be called without its name,
+    /// with [`OrchestrationContext::call`].
     pub fn activity<I, O, E, F, R>(mut self, activity: impl Into<Activity<I, O>>, code: F) -> Self
     where
         F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
@@ -312,9 +314,9 @@ impl RegistryBuilder {
         self
     }
 
-    /// Hands a value to all activities, which take it by its type with
-    /// [`ActivityContext::state`]: a pool of connections, a client. One of each type; wrap it in a
-    /// type of your own to have two.
+    /// Shares a value with all activities, which get it by its type with
+    /// [`ActivityContext::state`]; for example a connection pool or a client. There is at most one
+    /// value of each type: wrap values in types of your own to have several.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         if !Arc::make_mut(&mut self.registry.states).add(state) {
             let what = format!("state of type {}", std::any::type_name::<T>());
@@ -323,7 +325,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// The registry, or the first thing that was wrong.
+    /// Builds the registry. Fails with the first error of the calls before.
     pub fn build(mut self) -> Result<Registry, RegistryError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -337,14 +339,19 @@ impl RegistryBuilder {
         Ok(self.registry)
     }
 
-    fn add(&mut self, name: &str, version: &str, run: Run) -> Result<(), RegistryError> {
-        let wrong = |source| RegistryError::Name { name: name.to_owned(), source };
+    fn add(
+        &mut self,
+        name: &str,
+        version: &str,
+        run: RunOrchestration,
+    ) -> Result<(), RegistryError> {
+        let invalid = |source| RegistryError::Name { name: name.to_owned(), source };
         let parsed = Version::parse(version).map_err(|_| RegistryError::Version {
             name: name.to_owned(),
             version: version.to_owned(),
         })?;
-        let of = OrchestrationName::new(name).map_err(wrong)?;
-        capability(&of, Some(version)).map_err(wrong)?;
+        let of = OrchestrationName::new(name).map_err(invalid)?;
+        capability(&of, Some(version)).map_err(invalid)?;
         let versions = self.registry.orchestrations.entry(name.to_owned()).or_default();
         let fn_names = Arc::default();
         let code = OrchestrationCode { name: of, version: parsed.clone(), run, fn_names };

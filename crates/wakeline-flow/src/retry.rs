@@ -1,38 +1,38 @@
-//! How activities are retried: by the workers, without turns and without history.
+//! Retry policies of activities. Workers retry activities without turns and without history events.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long to wait between two tries.
+/// The delay between two attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {
-    /// The same time always.
+    /// The delay is always the same.
     Fixed {
-        /// The time.
+        /// The delay in milliseconds.
         delay_ms: u64,
     },
-    /// The first time, then one more each time.
+    /// The delay grows by the same amount after each attempt.
     Linear {
-        /// The first, and the step.
+        /// The first delay and the increment, in milliseconds.
         delay_ms: u64,
-        /// Never more than this.
+        /// The longest delay in milliseconds.
         max_ms: u64,
     },
-    /// The first time, then more by a factor each time.
+    /// The delay grows by a factor after each attempt.
     Exponential {
-        /// The first.
+        /// The first delay in milliseconds.
         delay_ms: u64,
         /// The factor, at least 1.
         factor: f64,
-        /// Never more than this.
+        /// The longest delay in milliseconds.
         max_ms: u64,
     },
 }
 
 impl Backoff {
-    /// The wait after the `failures`th failure, counted from 1.
+    /// Returns the delay after this number of failed attempts (at least 1).
     pub fn delay(&self, failures: u32) -> Duration {
         let nth = failures.max(1);
         let ms = match *self {
@@ -50,15 +50,15 @@ impl Backoff {
     }
 }
 
-/// How often and how long an activity is tried. By default once, without a limit of time.
+/// The retry policy of an activity. The default is one attempt without a time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActivityPolicy {
-    /// Most tries; at least 1.
+    /// The maximum number of attempts, at least 1.
     pub attempts_max: u32,
-    /// How long to wait between two.
+    /// The delay between two attempts.
     pub backoff: Backoff,
-    /// How long one try may take.
+    /// The time limit of one attempt in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt_timeout_ms: Option<u64>,
 }
@@ -74,7 +74,7 @@ impl Default for ActivityPolicy {
 }
 
 impl ActivityPolicy {
-    /// Whether nothing was asked for.
+    /// Whether this is the default policy.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_as_asked_and_stay_below_their_limit() {
+    fn delays_grow_as_configured_up_to_their_limit() {
         let ms = |backoff: &Backoff, nth| backoff.delay(nth).as_millis();
         let fixed = Backoff::Fixed { delay_ms: 50 };
         assert_eq!([ms(&fixed, 1), ms(&fixed, 9)], [50, 50]);

@@ -1,14 +1,14 @@
-//! Dispatchers: fetch turns and activities, run them, commit what they did.
+//! The runtime: dispatchers that fetch turns and activities, run them and commit their results.
 //!
 //! # Where it sits
-//! Over a [`Provider`] and a [`Registry`]. Any number of runtimes, in any number of processes, may
-//! share one store; nothing has to know of the others.
+//! It sits on top of a [`Provider`] and a [`Registry`]. Any number of runtimes in any number of
+//! processes may share one store; they need not know of each other.
 //!
 //! # Invariants
-//! * A dispatcher waits in the provider, never in a loop of its own: it sleeps only if the
-//!   provider came back before its poll timeout, or failed.
-//! * What was fetched is committed, given back, or left to its lease if the process dies.
-//! * Code that does not fit its history suspends the instance; it never guesses.
+//! * A dispatcher waits in the provider, not in a loop of its own: it sleeps only if the provider
+//!   returned before the poll timeout, or failed.
+//! * A fetched item is committed or given back; if the process dies, its lease ends.
+//! * Code that does not match its history suspends the instance.
 
 mod ack;
 mod activity;
@@ -16,10 +16,10 @@ mod commit;
 mod dispatch;
 mod incoming;
 mod leftovers;
-mod lost_tries;
+mod lost_attempts;
 mod options;
 mod renewal;
-mod repeats;
+mod retry_pauses;
 mod sessions;
 mod slots;
 mod sticky;
@@ -44,28 +44,28 @@ pub use options::{Prefetch, RuntimeOptions, RuntimeOptionsError};
 
 use activity::ActivityRunner;
 use dispatch::{Activities, Turns, dispatch};
-use lost_tries::LostTries;
+use lost_attempts::LostAttempts;
 use sessions::Sessions;
-use slots::Slots;
+use slots::RunSlots;
 use sticky::Sticky;
 use turn::TurnRunner;
 
-/// Time for claims whose dispatchers have gone, and for what was stopped, to end and be given back.
+/// The time that interrupted claims and stopped items have to end and to be given back.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs orchestrations and activities until it is shut down.
 ///
-/// Dropping it stops it: nothing more is fetched, running activities are cancelled, dropped if they
-/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, and its
-/// sessions are let go, so that another runtime takes them at once. That happens in the background;
-/// [`Runtime::shutdown`] waits for it.
+/// Dropping it stops it: it fetches nothing more; running activities are cancelled, dropped if they
+/// do not return within [`RuntimeOptions::cancellation_grace`], and given back without counting the
+/// attempt; and its sessions are released, so that another runtime takes them at once. This happens
+/// in the background; [`Runtime::shutdown`] waits for it.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeShared>,
     dispatchers: JoinSet<()>,
-    /// No more fetches.
+    /// Cancelled when nothing more is to be fetched.
     closing: CancellationToken,
-    /// Running activities are cancelled.
+    /// Cancelled when running activities are to be cancelled.
     cancelling: CancellationToken,
 }
 
@@ -73,36 +73,36 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.closing.cancel();
         self.cancelling.cancel();
-        // They end by themselves, and give back what they hold first.
+        // The dispatchers end by themselves, after they have given back what they hold.
         self.dispatchers.detach_all();
     }
 }
 
-/// What all parts of a runtime share.
-pub(crate) struct Shared {
+/// The state that all parts of a runtime share.
+pub(crate) struct RuntimeShared {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: RuntimeOptions,
     pub(crate) closing: CancellationToken,
     pub(crate) cancelling: CancellationToken,
     pub(crate) sessions: Sessions,
-    pub(crate) lost_tries: LostTries,
-    /// Whether an instance was suspended here, because this process's code did not fit it.
+    pub(crate) lost_attempts: LostAttempts,
+    /// Whether this runtime suspended an instance because its code did not match the history.
     pub(crate) suspended: AtomicBool,
 }
 
-impl Shared {
-    /// How long a fetch waits for work; `None` if it cannot.
+impl RuntimeShared {
+    /// How long a fetch waits for work; `None` if the provider cannot wait.
     fn poll_timeout(&self) -> Option<Duration> {
         let long_poll = self.options.dispatcher_long_poll_timeout;
         long_poll.filter(|_| self.provider.supports_long_polling())
     }
 
-    /// Slots for so much at once. Fetches that cannot wait are made again and again: nobody makes
-    /// them ahead.
-    fn slots(&self, concurrency: usize) -> Arc<Slots> {
+    /// Creates slots for this many items at the same time. Nothing is fetched ahead if fetches
+    /// cannot wait, because they are then repeated all the time.
+    fn slots(&self, concurrency: usize) -> Arc<RunSlots> {
         let waits = self.poll_timeout().is_some();
-        Slots::new(concurrency, if waits { self.options.prefetch } else { Prefetch::Fixed(0) })
+        RunSlots::new(concurrency, if waits { self.options.prefetch } else { Prefetch::Fixed(0) })
     }
 }
 
@@ -117,8 +117,8 @@ impl Runtime {
 
     /// Starts a runtime on the current tokio runtime.
     ///
-    /// Instances that were suspended because other code did not fit them, and that need what this
-    /// registry has, get another try, piece by piece while the runtime runs.
+    /// Instances that were suspended because other code did not match their history are resumed, in
+    /// batches while the runtime runs, if this registry has a capability that they need.
     pub async fn start_with_options(
         provider: Arc<dyn Provider>,
         registry: Registry,
@@ -134,11 +134,11 @@ impl Runtime {
         provider.set_degraded_poll_interval(options.dispatcher_idle_sleep);
         let (closing, cancelling) = (CancellationToken::new(), CancellationToken::new());
         let capabilities = Capabilities::Of(registry.capabilities().into_iter().collect());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RuntimeShared {
             provider: Arc::clone(&provider),
             registry: Arc::new(registry),
             sessions: Sessions::new(&options),
-            lost_tries: LostTries::default(),
+            lost_attempts: LostAttempts::default(),
             options,
             closing: closing.clone(),
             cancelling: cancelling.clone(),
@@ -155,14 +155,14 @@ impl Runtime {
         Ok(Self { provider, shared, dispatchers, closing, cancelling })
     }
 
-    /// A client over the same provider. A start that names no version takes the newest one of this
-    /// runtime's registry.
+    /// Creates a client over the same provider. A start that names no version takes the newest one
+    /// of this runtime's registry.
     pub fn client(&self) -> Client {
         Client::with_registry(Arc::clone(&self.provider), Arc::clone(&self.shared.registry))
     }
 
-    /// Fetches nothing more; waits for what runs. After the grace, running activities are
-    /// cancelled and given back, uncounted.
+    /// Stops fetching, and waits until everything that runs has ended. After the grace period,
+    /// running activities are cancelled and given back without counting the attempt.
     pub async fn shutdown(mut self, grace: Duration) {
         self.closing.cancel();
         let ended = async { while self.dispatchers.join_next().await.is_some() {} };
@@ -171,8 +171,8 @@ impl Runtime {
             while self.dispatchers.join_next().await.is_some() {}
         }
         if self.shared.suspended.load(Ordering::Relaxed) {
-            // During a deploy the processes with the new code may have started before: nobody else
-            // would try again what did not fit this one.
+            // During a deployment, processes with the new code may have started before this one
+            // suspended the instance, so no other process would resume it.
             let known = self.shared.registry.capabilities().into_iter().collect();
             let capabilities = Capabilities::Of(known);
             let retried = retry_mismatched(&self.shared, &capabilities);
@@ -180,30 +180,31 @@ impl Runtime {
                 tracing::warn!("not all suspended instances were resumed within {SETTLE_TIME:?}");
             }
         }
-        // A claim that was under way may have leased something to a dispatcher that has gone.
+        // A claim in progress may have leased something to a dispatcher that has ended.
         if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
-            tracing::warn!("a claim did not end; what it took is available when its lease ends");
+            tracing::warn!("a claim did not end; what it leased is available when its lease ends");
         }
     }
 }
 
-/// Beside the dispatchers: very many instances take a while, and others need not wait for them.
-async fn retry_at_start(shared: Arc<Shared>, capabilities: Capabilities) {
+/// Resumes suspended instances concurrently with the dispatchers, because many instances take a
+/// while and others need not wait for them.
+async fn retry_at_start(shared: Arc<RuntimeShared>, capabilities: Capabilities) {
     shared.closing.run_until_cancelled(retry_mismatched(&shared, &capabilities)).await;
 }
 
-async fn retry_mismatched(shared: &Shared, capabilities: &Capabilities) {
+async fn retry_mismatched(shared: &RuntimeShared, capabilities: &Capabilities) {
     let Some(admin) = shared.provider.admin() else { return };
     match admin.retry_mismatched(capabilities.clone()).await {
         Ok(0) => {}
         Ok(retried) => tracing::info!(retried, "resumed suspended instances"),
         Err(error) => {
-            tracing::warn!(error = error_chain(&error), "suspended instances could not be resumed")
+            tracing::warn!(error = error_chain(&error), "could not resume suspended instances")
         }
     }
 }
 
-fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut JoinSet<()>) {
+fn spawn_turns(shared: &Arc<RuntimeShared>, capabilities: &Capabilities, tasks: &mut JoinSet<()>) {
     if matches!(capabilities, Capabilities::Of(known) if known.is_empty()) {
         return;
     }
@@ -216,7 +217,7 @@ fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut Jo
     }
 }
 
-fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
+fn spawn_activities(shared: &Arc<RuntimeShared>, tasks: &mut JoinSet<()>) {
     if !shared.registry.has_activities() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Applications, event types and endpoints: checked, sealed, stored.
+//! Creation and removal of applications, event types and endpoints: validation, encryption, and the
+//! store calls.
 
 mod change;
 mod check;
@@ -26,69 +27,70 @@ use crate::secrets::secret_error;
 use crate::service::HookService;
 use crate::sign::SigningKey;
 
-/// An application to make or to replace.
+/// An application to create, or the values that replace an existing one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ApplicationIn {
-    /// Its name, for people.
+    /// The display name.
     pub name: String,
-    /// Its user's own id.
+    /// The user's own id for the application.
     pub uid: Option<Uid>,
-    /// Most messages a second, as a note.
+    /// The maximum messages per second, recorded only.
     pub rate_limit: Option<u32>,
-    /// The user's own notes.
+    /// The user's metadata.
     pub metadata: Map<String, Value>,
 }
 
-/// An endpoint to make.
+/// An endpoint to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct EndpointIn {
-    /// Its user's own id.
+    /// The user's own id for the endpoint.
     pub uid: Option<Uid>,
-    /// Where it is; empty for one that is pulled from. Credentials in it become a header.
+    /// The URL to call; empty for an endpoint that consumers pull from. Credentials in it become a
+    /// header.
     pub url: String,
-    /// What it is for.
+    /// A description for readers.
     pub description: String,
-    /// Which types it gets; empty is all.
+    /// The event types that it receives; empty means all.
     pub event_types: Vec<EventPattern>,
-    /// Which channels it gets; empty is all messages.
+    /// The channels that it receives; empty means all messages.
     pub channels: Vec<Channel>,
-    /// Whether it gets nothing for now.
+    /// Whether it is created disabled.
     pub disabled: bool,
-    /// The user's own notes.
+    /// The user's metadata.
     pub metadata: Map<String, Value>,
-    /// Its own headers.
+    /// Additional request headers.
     pub headers: BTreeMap<String, String>,
-    /// Its signing key, `whsec_...` or `whsk_...`; `None` makes one.
+    /// The signing key, `whsec_...` or `whsk_...`; `None` generates one.
     pub secret: Option<String>,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: EndpointOptions,
 }
 
-/// What to change of an endpoint; `None` leaves a field as it is.
+/// Changes to an endpoint; a field that is `None` stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointPatch {
-    /// Its user's own id.
+    /// The user's own id; the inner `None` removes it.
     pub uid: Option<Option<Uid>>,
-    /// Where it is.
+    /// The URL to call.
     pub url: Option<String>,
-    /// What it is for.
+    /// A description for readers.
     pub description: Option<String>,
-    /// Which types it gets.
+    /// The event types that it receives; empty means all.
     pub event_types: Option<Vec<EventPattern>>,
-    /// Which channels it gets.
+    /// The channels that it receives; empty means all messages.
     pub channels: Option<Vec<Channel>>,
-    /// Whether it gets nothing.
+    /// Whether it is disabled.
     pub disabled: Option<bool>,
-    /// The user's own notes.
+    /// The user's metadata.
     pub metadata: Option<Map<String, Value>>,
-    /// Its own headers: all of them.
+    /// The additional request headers, which replace all existing ones.
     pub headers: Option<BTreeMap<String, String>>,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: Option<EndpointOptions>,
 }
 
 impl HookService {
-    /// Makes an application.
+    /// Creates an application.
     pub async fn create_application(
         &self,
         application: ApplicationIn,
@@ -100,42 +102,45 @@ impl HookService {
         Ok(self.store().create_application(new, idempotency).await?)
     }
 
-    /// Removes an application with all that is its own. False if there is none.
+    /// Removes an application with all its data. Returns false if it does not exist.
     pub async fn delete_application(
         &self,
         application: &ApplicationRef,
     ) -> Result<bool, HookError> {
         check::deletion(application)?;
         let (store, application) = (self.shared_store(), application.clone());
-        self.to_the_end(async move { store.delete_application(&application).await }).await
+        self.run_to_completion(async move { store.delete_application(&application).await }).await
     }
 
-    /// Makes an event type.
+    /// Creates an event type.
     pub async fn create_event_type(
         &self,
         event_type: EventType,
         key: Option<IdempotencyKey>,
     ) -> Result<Created<EventType>, HookError> {
         self.event_types().check_schemas(&event_type).await?;
-        let idempotency = idempotency(key, &print_of(&event_type));
+        let idempotency = idempotency(key, &content_of(&event_type));
         let store = self.shared_store();
-        self.to_the_end(async move { store.create_event_type(event_type, idempotency).await }).await
+        self.run_to_completion(
+            async move { store.create_event_type(event_type, idempotency).await },
+        )
+        .await
     }
 
-    /// Makes an event type as given, or replaces it.
+    /// Creates an event type, or replaces it.
     pub async fn put_event_type(&self, event_type: EventType) -> Result<EventType, HookError> {
         self.event_types().check_schemas(&event_type).await?;
         let store = self.shared_store();
-        self.to_the_end(async move { store.put_event_type(event_type).await }).await
+        self.run_to_completion(async move { store.put_event_type(event_type).await }).await
     }
 
-    /// Removes an event type for good. False if there is none.
+    /// Removes an event type permanently. Returns false if it does not exist.
     pub async fn delete_event_type(&self, name: &EventTypeName) -> Result<bool, HookError> {
         let (store, name) = (self.shared_store(), name.clone());
-        self.to_the_end(async move { store.delete_event_type(&name).await }).await
+        self.run_to_completion(async move { store.delete_event_type(&name).await }).await
     }
 
-    /// Makes an endpoint.
+    /// Creates an endpoint.
     pub async fn create_endpoint(
         &self,
         application: &ApplicationRef,
@@ -159,22 +164,23 @@ impl HookService {
             description: endpoint.description,
             event_types: endpoint.event_types,
             channels: endpoint.channels,
-            disabled: endpoint.disabled.then_some(DisableReason::Asked),
+            disabled: endpoint.disabled.then_some(DisableReason::Requested),
             metadata: object(&endpoint.metadata),
-            headers: self.vault().seal_headers(id, &own_headers)?,
-            secret: self.vault().seal_secret(id, &signing)?,
+            headers: self.encryption().encrypt_headers(id, &own_headers)?,
+            secret: self.encryption().encrypt_secret(id, &signing)?,
             options: endpoint.options,
         };
         if !check::is_own(application) {
             return Ok(self.store().create_endpoint(application, new, idempotency).await?);
         }
-        // Made when first wanted: operational messages are dropped where nobody gets them.
+        // The application is created with its first endpoint, because operational messages are
+        // dropped as long as there is no endpoint to receive them.
         self.store().create_application(operational_application(), None).await?;
         let created = self.store().create_endpoint(application, new, idempotency).await;
         Ok(created.map_err(StoreError::after_write)?)
     }
 
-    /// Removes an endpoint; what waits for it is cancelled. False if there is none.
+    /// Removes an endpoint and cancels its waiting deliveries. Returns false if it does not exist.
     pub async fn delete_endpoint(
         &self,
         application: &ApplicationRef,
@@ -182,11 +188,12 @@ impl HookService {
     ) -> Result<bool, HookError> {
         let (store, application) = (self.shared_store(), application.clone());
         let endpoint = endpoint.clone();
-        self.to_the_end(async move { store.delete_endpoint(&application, &endpoint).await }).await
+        self.run_to_completion(async move { store.delete_endpoint(&application, &endpoint).await })
+            .await
     }
 }
 
-/// An application as a store wants it, with an id of its own.
+/// An application to store, with a new id.
 pub(crate) fn new_application(application: ApplicationIn) -> NewApplication {
     NewApplication {
         id: ApplicationId::generate(),
@@ -197,21 +204,22 @@ pub(crate) fn new_application(application: ApplicationIn) -> NewApplication {
     }
 }
 
-pub(crate) use change::Tries;
+pub(crate) use change::UpdateTries;
 pub(crate) use check::application as check_application;
 
-/// What makes repeating a request harmless: its key, and a digest of all that it asks for.
+/// The idempotency key of a request, with a digest of the request's content.
 pub(crate) fn idempotency(
     key: Option<IdempotencyKey>,
     request: &impl Serialize,
 ) -> Option<Idempotency> {
     let text = serde_json::to_vec(request).expect("requests are always JSON");
-    let print = digest(&SHA256, &text);
-    let print = print.as_ref().try_into().expect("32 bytes");
-    key.map(|key| Idempotency { key, print })
+    let digest = digest(&SHA256, &text);
+    let digest = digest.as_ref().try_into().expect("32 bytes");
+    key.map(|key| Idempotency { key, digest })
 }
 
-fn print_of(event_type: &EventType) -> Value {
+/// The content of a request to create an event type, from which its digest is computed.
+fn content_of(event_type: &EventType) -> Value {
     serde_json::json!({
         "name": event_type.name,
         "description": event_type.description,

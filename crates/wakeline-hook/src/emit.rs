@@ -1,4 +1,5 @@
-//! Storing messages, with senders of this node that can begin at once.
+//! Storing messages. Deliveries may be leased on insert to senders of this node, which then begin
+//! without a claim of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,48 +12,48 @@ use wakeline_core::{
     ApplicationRef, Channel, EndpointRef, EventId, EventTypeName, HookChange, HookMessageId,
     HookWhat, IdempotencyKey, MESSAGE_RETENTION_DEFAULT,
 };
-use wakeline_store::hook::{DeliveryAsk, EmitOutcome, NewMessage, newest_schema};
+use wakeline_store::hook::{DeliveryRequest, EmitOutcome, NewMessage, newest_schema};
 use wakeline_wake::Reservation;
 
+use crate::api::{HookApi, HookClaimResult, HookRequest, SenderClaimResult, general};
 use crate::catalog::{ApplicationIn, check_application, idempotency, new_application};
 use crate::error::HookError;
-use crate::face::{Ask, Grant, HookFace, SenderGrant, general};
 use crate::service::HookService;
 
-/// Most channels of one message.
+/// The maximum number of channels of one message.
 const CHANNELS_MAX: usize = 5;
-/// Most deliveries of a message that are leased with its storing.
-const BORN_MAX: usize = 16;
+/// The maximum number of deliveries of a message that are leased on insert.
+const LEASED_ON_INSERT_MAX: usize = 16;
 
 /// A message to store and deliver.
 #[derive(Debug, Clone)]
 pub struct Emit {
-    /// Whose endpoints get it.
+    /// The application whose endpoints receive the message.
     pub application: ApplicationRef,
-    /// Makes the application if there is none.
+    /// The application to create if it does not exist.
     pub create_application: Option<ApplicationIn>,
-    /// What it tells of.
+    /// The event type of the message.
     pub event_type: EventTypeName,
     /// The user's own id; unique within the application.
     pub event_id: Option<EventId>,
-    /// Its channels.
+    /// The channels that the message is sent on.
     pub channels: Vec<Channel>,
-    /// JSON: the exact bytes that are sent.
+    /// The payload as JSON, sent byte for byte.
     pub payload: Bytes,
-    /// How long the payload is kept; `None` is 90 days.
+    /// How long the payload is kept; `None` means 90 days.
     pub retention: Option<Duration>,
-    /// Makes repeating it harmless.
+    /// Makes repeating the request harmless.
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
-/// What to send to one endpoint to try it.
+/// An example message to send to one endpoint, to try it out.
 #[derive(Debug, Clone)]
 pub struct Example {
-    /// What it tells of.
+    /// The event type of the message.
     pub event_type: EventTypeName,
-    /// JSON to send; `None` takes an example of the type's newest schema.
+    /// The payload as JSON; `None` uses an example of the type's newest schema.
     pub payload: Option<Bytes>,
-    /// Which of the schema's examples; `None` is the first, if there is one.
+    /// The index among the schema's examples; `None` means the first one, if there is any.
     pub index: Option<usize>,
 }
 
@@ -62,7 +63,7 @@ impl Example {
         Self { event_type, payload: None, index: None }
     }
 
-    /// What is sent, by the newest schema of the type.
+    /// The payload to send, given the newest schema of the event type.
     fn payload(&self, schema: Option<&Value>) -> Result<Bytes, HookError> {
         if let Some(payload) = &self.payload {
             return Ok(payload.clone());
@@ -87,7 +88,7 @@ impl Example {
 }
 
 impl Emit {
-    /// A message with nothing but what it needs.
+    /// A message with the required fields only.
     pub fn new(application: ApplicationRef, event_type: EventTypeName, payload: Bytes) -> Self {
         Self {
             application,
@@ -119,7 +120,7 @@ impl Emit {
     }
 
     fn into_message(self) -> NewMessage {
-        let idempotency = idempotency(self.idempotency_key.clone(), &Print::of(&self));
+        let idempotency = idempotency(self.idempotency_key.clone(), &EmitContent::of(&self));
         NewMessage {
             id: HookMessageId::generate(),
             application: self.application,
@@ -135,9 +136,9 @@ impl Emit {
     }
 }
 
-/// All that a message asks for, to tell two requests apart.
+/// The content of a request to store a message, from which its idempotency digest is computed.
 #[derive(Serialize)]
-struct Print<'a> {
+struct EmitContent<'a> {
     event_type: &'a EventTypeName,
     event_id: &'a Option<EventId>,
     channels: &'a [Channel],
@@ -145,7 +146,7 @@ struct Print<'a> {
     payload: &'a [u8],
 }
 
-impl<'a> Print<'a> {
+impl<'a> EmitContent<'a> {
     fn of(emit: &'a Emit) -> Self {
         let Emit { event_type, event_id, channels, retention, payload, .. } = emit;
         Self { event_type, event_id, channels, retention: *retention, payload }
@@ -153,21 +154,21 @@ impl<'a> Print<'a> {
 }
 
 impl HookService {
-    /// Stores a message durably, with a delivery for every endpoint that wants it.
+    /// Stores a message durably, with a delivery for every endpoint that subscribes to it.
     pub async fn emit(&self, emit: Emit) -> Result<EmitOutcome, HookError> {
         let message = self.prepare(emit).await?;
         self.store_message(message).await
     }
 
-    /// A message that [`HookService::emit`] would store, for a transaction that stores it along
-    /// with other things. Refused for the same reasons.
+    /// Validates a message as [`HookService::emit`] does, and returns it for a transaction that
+    /// stores it together with other writes.
     pub async fn prepare(&self, emit: Emit) -> Result<NewMessage, HookError> {
         emit.check(self.inner.payload_bytes_max)?;
         self.event_types().check(self.store().as_ref(), &emit.event_type, &emit.payload).await?;
         Ok(emit.into_message())
     }
 
-    /// Sends an example of an event type to one endpoint. `None` if there is no such endpoint.
+    /// Sends an example of an event type to one endpoint. `None` if the endpoint does not exist.
     pub async fn send_example(
         &self,
         application: &ApplicationRef,
@@ -190,19 +191,19 @@ impl HookService {
     async fn store_message(&self, message: NewMessage) -> Result<EmitOutcome, HookError> {
         let (store, hub) = (self.shared_store(), self.hub().clone());
         let shares = Arc::clone(&self.inner.shares);
-        let born = self.uses_hints();
-        self.to_the_end(async move {
+        let leases_on_insert = self.uses_hints();
+        self.run_to_completion(async move {
             let push = HookChange::now(HookWhat::Push);
-            let mut waiting = if born { hub.reserve(&push, 1) } else { Vec::new() };
-            let asks = waiting.iter().filter_map(ask_of).collect();
-            let reply = store.emit(message, asks).await?;
+            let mut waiting = if leases_on_insert { hub.reserve(&push, 1) } else { Vec::new() };
+            let requests = waiting.iter().filter_map(delivery_request).collect();
+            let reply = store.emit(message, requests).await?;
             for (_, groups) in reply.leased {
-                // One sender was asked for, so one can have been given something.
+                // Only one request was passed, so deliveries were leased to at most one sender.
                 match waiting.pop() {
                     Some(sender) => {
-                        let slots = slots_of(&sender);
-                        let grant = SenderGrant::new(&shares, slots, groups);
-                        sender.serve(Grant::Calls(grant));
+                        let result =
+                            SenderClaimResult::new(&shares, general_slots(&sender), groups);
+                        sender.serve(HookClaimResult::Calls(result));
                     }
                     None => tracing::error!(
                         "deliveries were leased without a sender: they are sent after their \
@@ -216,18 +217,19 @@ impl HookService {
     }
 }
 
-/// What a parked sender can take, no more than one message is likely to need.
-fn ask_of(waiting: &Reservation<HookFace>) -> Option<DeliveryAsk> {
-    let Ask::Deliveries(ask) = waiting.ask() else { return None };
-    let most = ask.attempts.len().min(BORN_MAX);
-    Some(DeliveryAsk { attempts: ask.attempts[..most].to_vec(), fresh_only: 0, lease: ask.lease })
+/// The deliveries that a waiting sender can take, limited to what one message is likely to need.
+fn delivery_request(waiting: &Reservation<HookApi>) -> Option<DeliveryRequest> {
+    let HookRequest::Deliveries(request) = waiting.request() else { return None };
+    let most = request.attempts.len().min(LEASED_ON_INSERT_MAX);
+    let attempts = request.attempts[..most].to_vec();
+    Some(DeliveryRequest { attempts, fresh_only: 0, lease: request.lease })
 }
 
-/// How many slots for anything a parked sender has.
-fn slots_of(waiting: &Reservation<HookFace>) -> usize {
-    match waiting.ask() {
-        Ask::Deliveries(ask) => general(ask),
-        Ask::Chores => 0,
+/// The number of general slots that a waiting sender holds.
+fn general_slots(waiting: &Reservation<HookApi>) -> usize {
+    match waiting.request() {
+        HookRequest::Deliveries(request) => general(request),
+        HookRequest::Background => 0,
     }
 }
 
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_the_one_that_was_asked_for() {
+    fn an_example_is_chosen_by_index_and_replaced_by_a_given_payload() {
         let kind = || Example::new(EventTypeName::new("a.b").expect("valid"));
         let nth = |index| Example { index: Some(index), ..kind() };
         let schema = || Some(json!({"examples": [{"n": 1}, {"n": 2}], "example": {"n": 3}}));

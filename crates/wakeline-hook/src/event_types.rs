@@ -1,10 +1,10 @@
-//! Event types kept in memory, so that checking a message costs no store call.
+//! A cache of event types, so that validating a message needs no store call.
 //!
 //! # Invariants
-//! * A change of this node or one that is heard of counts at once; one that was not heard of,
-//!   after a minute.
-//! * Schemas are compiled and checked on threads for blocking work, a few at a time: what takes
-//!   long keeps nobody waiting but those who need a check.
+//! * A change made by this node, or reported by a hint, takes effect at once; a change whose hint
+//!   was lost takes effect after a minute.
+//! * Schemas are compiled and payloads are validated on threads for blocking work, a few at a time,
+//!   so that a slow validation delays only requests that need one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use wakeline_store::hook::{EventSchema, EventType, HookBackend, SchemaError};
 
 use crate::error::HookError;
 
-/// How long an event type is taken to be as it was read.
+/// How long an event type is cached.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Most event types that are kept; beyond, all are read again.
+/// The maximum number of cached event types. When it is reached, the cache is cleared.
 const KEPT_MAX: usize = 10_000;
 
-/// Most schemas that are compiled or checked at once.
+/// The maximum number of schemas that are compiled or checked at once.
 const CHECKS_MAX: usize = 4;
-/// How long a check may take, and how long one waits for its turn.
+/// How long a check may take, and how long a request waits for its turn.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Event types as they were last read.
+/// The event types as they were last read from the store.
 pub(crate) struct EventTypes {
-    known: Mutex<Known>,
+    known: Mutex<CachedEventTypes>,
     checks: Arc<Semaphore>,
 }
 
@@ -42,21 +42,22 @@ impl Default for EventTypes {
 }
 
 #[derive(Default)]
-struct Known {
-    /// Counts forgetting: what was read before one is not kept after it.
+struct CachedEventTypes {
+    /// Incremented whenever the cache is cleared, so that an event type that was read before is not
+    /// inserted afterwards.
     generation: u64,
     types: HashMap<EventTypeName, (Instant, Option<Arc<EventSchema>>)>,
 }
 
 impl EventTypes {
-    /// Event types have changed.
+    /// Clears the cache because event types have changed.
     pub(crate) fn forget(&self) {
         let mut known = self.known.lock();
         known.generation += 1;
         known.types.clear();
     }
 
-    /// Says where a payload does not fit its type's schema, if that is enforced.
+    /// Fails if a payload does not match the schema of its event type and the schema is enforced.
     pub(crate) async fn check(
         &self,
         store: &dyn HookBackend,
@@ -65,11 +66,11 @@ impl EventTypes {
     ) -> Result<(), HookError> {
         let Some(schema) = self.schema(store, name).await? else { return Ok(()) };
         let (event_type, payload) = (name.to_string(), payload.clone());
-        let fits = self.aside("payload", move || schema.check(&payload)).await?;
-        fits.map_err(|reason| HookError::Schema { event_type, reason })
+        let matches = self.on_blocking_thread("payload", move || schema.check(&payload)).await?;
+        matches.map_err(|reason| HookError::Schema { event_type, reason })
     }
 
-    /// Says what is wrong with the schemas of an event type, if something is.
+    /// Fails if the schemas of an event type cannot be used.
     pub(crate) async fn check_schemas(&self, event_type: &EventType) -> Result<(), HookError> {
         self.newest(event_type).await.map(drop)
     }
@@ -77,12 +78,12 @@ impl EventTypes {
     /// The newest schema of an event type.
     async fn newest(&self, event_type: &EventType) -> Result<Option<EventSchema>, HookError> {
         let Some(schemas) = event_type.schemas.clone() else { return Ok(None) };
-        Ok(self.aside("schemas", move || EventSchema::newest(&schemas)).await??)
+        Ok(self.on_blocking_thread("schemas", move || EventSchema::newest(&schemas)).await??)
     }
 
-    /// Does work on a thread for blocking work. What takes too long goes on there, and keeps its
-    /// turn until it has ended.
-    async fn aside<T: Send + 'static>(
+    /// Runs work on a thread for blocking work. Work that exceeds the time limit continues there,
+    /// and keeps its turn until it has ended.
+    async fn on_blocking_thread<T: Send + 'static>(
         &self,
         field: &'static str,
         work: impl FnOnce() -> T + Send + 'static,
@@ -110,8 +111,8 @@ impl EventTypes {
     ) -> Result<Option<Arc<EventSchema>>, HookError> {
         let generation = {
             let known = self.known.lock();
-            let young = |(at, _): &&(Instant, _)| at.elapsed() < KEPT_FOR;
-            if let Some((_, schema)) = known.types.get(name).filter(young) {
+            let is_valid = |(at, _): &&(Instant, _)| at.elapsed() < KEPT_FOR;
+            if let Some((_, schema)) = known.types.get(name).filter(is_valid) {
                 return Ok(schema.clone());
             }
             known.generation
@@ -146,10 +147,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_check_that_takes_too_long_is_given_up_and_keeps_its_turn() {
+    async fn a_check_that_exceeds_the_time_limit_fails_and_keeps_its_turn() {
         let types = EventTypes::default();
         let (release, held) = mpsc::channel::<()>();
-        let slow = types.aside("payload", move || held.recv());
+        let slow = types.on_blocking_thread("payload", move || held.recv());
         let (slow, ()) = tokio::join!(slow, tokio::time::advance(CHECK_TIME_MAX * 2));
         assert!(matches!(slow, Err(HookError::Invalid { field: "payload", .. })), "{slow:?}");
         assert_eq!(types.checks.available_permits(), CHECKS_MAX - 1);

@@ -1,17 +1,17 @@
-//! Deliveries whose payload has expired, whoever finds them.
+//! The end of deliveries whose payload has expired, for senders and for clients that pull.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use wakeline_store::hook::{AttemptRecord, DeliveryItem, SettleDelivery, Target};
+use wakeline_store::hook::{AttemptRecord, DeliveryItem, DeliveryTarget, SettleDelivery};
 
 use crate::announce;
 use crate::guard::shown_url;
 use crate::policy::Decision;
 
-/// The end of an attempt for which there is nothing left to send: it has failed, it is nobody's
-/// fault, and operators hear of it.
-pub(crate) fn expired_end(target: &Target, item: &DeliveryItem) -> SettleDelivery {
+/// The end of an attempt for which no payload is left to send. It counts as failed but says nothing
+/// about the endpoint, and operators are notified.
+pub(crate) fn expired_end(target: &DeliveryTarget, item: &DeliveryItem) -> SettleDelivery {
     let decision = Decision::GIVEN_UP;
     SettleDelivery {
         token: item.token,

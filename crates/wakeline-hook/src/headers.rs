@@ -1,4 +1,4 @@
-//! An endpoint's own headers: which may be set, and which are shown.
+//! Additional request headers of endpoints: which may be set, and which are shown.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use wakeline_core::{ApplicationRef, EndpointRef};
 use wakeline_store::hook::{EndpointUpdate, UpdateOutcome};
 
-use crate::catalog::Tries;
+use crate::catalog::UpdateTries;
 use crate::error::HookError;
-use crate::guard::Place;
+use crate::guard::UrlTarget;
 use crate::service::HookService;
 
-/// Names in lower case, and their values.
+/// Header names in lower case, with their values.
 pub(crate) type Headers = BTreeMap<String, String>;
 
-/// Most headers of one endpoint.
+/// The maximum number of headers of one endpoint.
 const HEADERS_MAX: usize = 50;
-/// Longest value of a header, in bytes.
+/// The maximum length of a header's value in bytes.
 const VALUE_BYTES_MAX: usize = 4096;
-/// Most bytes of all headers of an endpoint together: receivers refuse requests with more.
+/// The maximum total size of an endpoint's headers in bytes: receivers refuse requests with more.
 const BYTES_MAX: usize = 16 * 1024;
-/// The header that credentials of a URL become.
+/// The header that is set from the credentials of a URL.
 pub(crate) const AUTHORIZATION: &str = "authorization";
-/// Names whose values are credentials: set, but never shown again.
+/// Names of headers whose values are credentials, which are never shown.
 const SENSITIVE: [&str; 9] = [
     "authorization",
     "cookie",
@@ -36,16 +36,16 @@ const SENSITIVE: [&str; 9] = [
     "x-token",
 ];
 
-/// An endpoint's own headers, as they may be shown.
+/// An endpoint's headers, as they may be shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct EndpointHeaders {
-    /// Those that may be seen.
+    /// The headers that may be shown.
     pub headers: BTreeMap<String, String>,
-    /// Names of those whose values are kept to ourselves.
+    /// The names of the headers whose values are never shown.
     pub sensitive: Vec<String>,
 }
 
-/// Whether a header belongs to us, or to HTTP itself.
+/// Whether a header is set by this server, or belongs to HTTP itself.
 pub(crate) fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let framing = ["content-type", "content-length", "host", "transfer-encoding", "connection"];
@@ -56,7 +56,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
         || hop.contains(&name.as_str())
 }
 
-/// Checks headers, and writes their names in lower case.
+/// Validates headers, and converts their names to lower case.
 pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, HookError> {
     let invalid = |reason: String| HookError::invalid("headers", reason);
     if headers.len() > HEADERS_MAX {
@@ -91,10 +91,10 @@ pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, Hook
     Ok(headers)
 }
 
-/// A URL as it is stored: its credentials stand beside it, as the header that they become.
+/// Separates a URL into the URL to store and the authorization header for its credentials.
 pub(crate) fn out_of_url(url: String) -> (String, Option<String>) {
-    match Place::parse(&url) {
-        Ok(Place { uri, authorization: Some(value) }) => {
+    match UrlTarget::parse(&url) {
+        Ok(UrlTarget { uri, authorization: Some(value) }) => {
             let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
             (uri.to_string(), Some(text))
         }
@@ -102,7 +102,7 @@ pub(crate) fn out_of_url(url: String) -> (String, Option<String>) {
     }
 }
 
-/// Checks headers, and adds the credentials of a URL.
+/// Validates headers, and adds the credentials of a URL.
 pub(crate) fn with_credentials(
     headers: BTreeMap<String, String>,
     credentials: Option<String>,
@@ -125,20 +125,20 @@ fn shown(headers: Headers) -> EndpointHeaders {
 }
 
 impl HookService {
-    /// An endpoint's own headers; `None` if there is no such endpoint.
+    /// An endpoint's headers; `None` if the endpoint does not exist.
     pub async fn headers(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
     ) -> Result<Option<EndpointHeaders>, HookError> {
         let found = self.store().endpoint(application, endpoint).await?;
-        let open = |found: wakeline_store::hook::Endpoint| {
-            self.vault().open_headers(found.id, &found.headers).map(shown)
+        let decrypt = |found: wakeline_store::hook::Endpoint| {
+            self.encryption().decrypt_headers(found.id, &found.headers).map(shown)
         };
-        found.map(open).transpose()
+        found.map(decrypt).transpose()
     }
 
-    /// Replaces an endpoint's own headers. False if there is no such endpoint.
+    /// Replaces an endpoint's headers. Returns false if the endpoint does not exist.
     pub async fn set_headers(
         &self,
         application: &ApplicationRef,
@@ -149,15 +149,15 @@ impl HookService {
         let Some(found) = self.store().endpoint(application, endpoint).await? else {
             return Ok(false);
         };
-        // What is replaced is not opened: its key may be gone.
-        let sealed = self.vault().seal_headers(found.id, &headers)?;
-        let update = EndpointUpdate { headers: Some(sealed), ..EndpointUpdate::default() };
+        // The replaced headers are not decrypted, because their encryption key may be gone.
+        let encrypted = self.encryption().encrypt_headers(found.id, &headers)?;
+        let update = EndpointUpdate { headers: Some(encrypted), ..EndpointUpdate::default() };
         let updated = self.store_update(application, &found, update).await?;
         Ok(matches!(updated, UpdateOutcome::Updated(_)))
     }
 
-    /// Sets some of an endpoint's own headers, and removes those without a value. False if there
-    /// is no such endpoint.
+    /// Sets some of an endpoint's headers, and removes those without a value. Returns false if the
+    /// endpoint does not exist.
     pub async fn patch_headers(
         &self,
         application: &ApplicationRef,
@@ -168,20 +168,20 @@ impl HookService {
             patch.into_iter().partition(|(_, value)| value.is_some());
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let set = checked(set)?;
-        let mut tries = Tries::default();
+        let mut tries = UpdateTries::default();
         loop {
             let Some(found) = self.store().endpoint(application, endpoint).await? else {
                 return Ok(false);
             };
-            let mut headers = self.vault().open_headers(found.id, &found.headers)?;
+            let mut headers = self.encryption().decrypt_headers(found.id, &found.headers)?;
             for (name, _) in &gone {
                 headers.remove(&name.to_ascii_lowercase());
             }
             headers.extend(set.clone());
-            let sealed = self.vault().seal_headers(found.id, &checked(headers)?)?;
+            let encrypted = self.encryption().encrypt_headers(found.id, &checked(headers)?)?;
             let update = EndpointUpdate {
                 expected_version: Some(found.version),
-                headers: Some(sealed),
+                headers: Some(encrypted),
                 ..EndpointUpdate::default()
             };
             match self.store_update(application, &found, update).await? {

@@ -1,24 +1,25 @@
-//! The hook face: events go to every endpoint that wants them, signed, retried for days, and
-//! never held up by a slow neighbour.
+//! Webhooks: messages are delivered to every endpoint that subscribes to them, signed, retried for
+//! days, and never delayed by a slow endpoint of another application.
 //!
 //! # Where it sits
-//! `wakeline-http` and programs call [`HookService`]; it calls a store and the wake hub, and its
-//! dispatcher calls the endpoints. It is the only crate that calls out over HTTP.
+//! `wakeline-http` and programs call [`HookService`], which calls a store and the wake hub. Its
+//! dispatcher calls the endpoints. This is the only crate that makes HTTP requests.
 //!
 //! # Invariants
-//! * No store call is open while an endpoint is being called.
-//! * An endpoint is only ever dialled at an address that the guard has let through.
-//! * Secrets and headers reach a store sealed; neither they nor payloads reach a log.
-//! * What a delivery was leased for is settled, released, or left to its lease's end: never lost.
+//! * No store call is in progress while an endpoint is being called.
+//! * An endpoint is only called at addresses that the guard allows.
+//! * Secrets and headers are encrypted before they reach a store. Neither they nor payloads are
+//!   logged.
+//! * Every leased delivery is settled, released, or left until its lease expires; none is lost.
 
 mod announce;
+mod api;
 mod catalog;
 mod dispatch;
 mod emit;
 mod error;
 mod event_types;
 mod expired;
-mod face;
 mod guard;
 mod headers;
 mod meters;
@@ -37,7 +38,7 @@ pub use emit::{Emit, Example};
 pub use error::HookError;
 pub use guard::{Guard, GuardError, Subnet, SubnetError};
 pub use headers::EndpointHeaders;
-pub use pull::{Pop, Popped, PulledSettle, PulledSigner, PulledToken};
+pub use pull::{PullOutcome, PullRequest, PulledSigner, PulledToken, PulledVerdict};
 pub use secrets::Rotate;
 pub use send::{NameLookup, PingReport, SendOptions, SystemLookup};
 pub use service::{HookService, HookServiceOptions};

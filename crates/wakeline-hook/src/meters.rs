@@ -1,15 +1,16 @@
-//! The hook face's figures: `wakeline_hook_*`. Made once, after the process's recorder is set.
+//! The metrics of webhooks, `wakeline_hook_*`. Created once, after the process has installed its
+//! metrics recorder.
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use wakeline_store::hook::{DisableReason, SettledState};
 
-use crate::send::Ended;
+use crate::send::AttemptEnd;
 
-/// The hook face's figures.
-pub(crate) struct Meters {
-    /// Deliveries by what became of them after an attempt.
+/// The metrics of webhooks.
+pub(crate) struct HookMeters {
+    /// Deliveries by their state after an attempt.
     delivered: Counter,
     retrying: Counter,
     failed: Counter,
@@ -22,7 +23,7 @@ pub(crate) struct Meters {
     per_claim: Histogram,
 }
 
-impl Meters {
+impl HookMeters {
     pub(crate) fn new() -> Self {
         let deliveries = |outcome| counter!("wakeline_hook_deliveries_total", "outcome" => outcome);
         Self {
@@ -39,7 +40,7 @@ impl Meters {
         }
     }
 
-    pub(crate) fn attempted(&self, ended: &Ended, took: Duration) {
+    pub(crate) fn attempted(&self, ended: &AttemptEnd, took: Duration) {
         counter!("wakeline_hook_attempts_total", "class" => class(ended)).increment(1);
         self.duration.record(took.as_secs_f64());
     }
@@ -65,30 +66,30 @@ impl Meters {
 
     pub(crate) fn disabled(&self, reason: DisableReason) {
         let reason = match reason {
-            DisableReason::Asked => "asked",
+            DisableReason::Requested => "asked",
             DisableReason::Gone => "gone",
             DisableReason::Failing => "failing",
         };
         counter!("wakeline_hook_endpoints_disabled_total", "reason" => reason).increment(1);
     }
 
-    /// How well claims pay: what one found.
+    /// Records how many deliveries a claim returned.
     pub(crate) fn claimed(&self, deliveries: usize) {
         self.per_claim.record(deliveries as f64);
     }
 }
 
-fn class(ended: &Ended) -> &'static str {
+fn class(ended: &AttemptEnd) -> &'static str {
     match ended {
-        Ended::Answer { status, .. } => match status / 100 {
+        AttemptEnd::Response { status, .. } => match status / 100 {
             1 => "1xx",
             2 => "2xx",
             3 => "3xx",
             4 => "4xx",
             _ => "5xx",
         },
-        Ended::Timeout => "timeout",
-        Ended::Refused(_) => "refused",
-        Ended::Failed(_) => "error",
+        AttemptEnd::Timeout => "timeout",
+        AttemptEnd::Refused(_) => "refused",
+        AttemptEnd::Failed(_) => "error",
     }
 }

@@ -1,8 +1,9 @@
-//! Endpoints whose owner fetches: popped like a queue, settled by token.
+//! Endpoints that consumers pull from: deliveries are popped as from a queue, and settled by token.
 //!
 //! # Invariants
-//! * What is given out has a payload: a delivery whose payload has expired is settled as failed.
-//! * A token settles at the endpoint that gave it out; at another one it is stale.
+//! * Every delivery that is returned has a payload: a delivery whose payload has expired is settled
+//!   as failed.
+//! * A token can settle only at the endpoint that returned it; at another one it is stale.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,77 +18,78 @@ use wakeline_core::{
     HeaderStyle, HookLine, IdError, error_chain,
 };
 use wakeline_store::hook::{
-    AttemptRecord, BreakerSample, DeliveryAsk, DeliveryGroup, DeliveryItem, DeliveryVerdict,
+    AttemptRecord, BreakerSample, DeliveryGroup, DeliveryItem, DeliveryRequest, DeliveryVerdict,
     Endpoint, SettleDelivery, SettledState, Trigger,
 };
-use wakeline_wake::{Patience, TakeError, Taken};
+use wakeline_wake::{Patience, TakeError, TakeOutcome};
 
+use crate::api::{HookClaimResult, HookRequest};
 use crate::error::HookError;
 use crate::expired::expired_end;
-use crate::face::{Ask, Grant};
 use crate::headers::Headers;
 use crate::policy::wait;
-use crate::send::request::{self, Envelope};
+use crate::send::request::{self, SigningContext};
 use crate::service::HookService;
 use crate::sign::SigningKey;
 
-/// Most deliveries of one pop.
+/// The maximum number of deliveries of one pop.
 const POP_MAX: u32 = 1_000;
 /// The longest lease of a pulled delivery.
 const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// One pop.
+/// A request for deliveries of an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pop {
-    /// Most deliveries; 1 to 1,000.
+pub struct PullRequest {
+    /// The maximum number of deliveries, from 1 to 1,000.
     pub max: u32,
-    /// How long they are leased; `None` is the endpoint's timeout and ten seconds.
+    /// How long the deliveries are leased; `None` means the endpoint's timeout plus ten seconds.
     pub lease: Option<Duration>,
-    /// How long to wait for one; `None` does not wait.
+    /// How long to wait for a delivery; `None` does not wait.
     pub wait: Option<Duration>,
 }
 
-/// How a pop ended.
+/// The outcome of a request for deliveries.
 #[derive(Debug)]
-pub enum Popped {
-    /// With deliveries, in order. Each has its payload.
-    Granted(Vec<(PulledToken, DeliveryItem)>),
-    /// With nothing, in time.
+pub enum PullOutcome {
+    /// The claimed deliveries, in order. Each has its payload.
+    Claimed(Vec<(PulledToken, DeliveryItem)>),
+    /// There was no delivery in time.
     Empty,
-    /// With nothing, because this node is going away.
+    /// There was no delivery before this node began to shut down.
     Drained,
-    /// There is no such endpoint.
+    /// The endpoint does not exist.
     Missing,
 }
 
-/// Proves the lease of a pulled delivery, and says what its settling needs to know.
+/// The token that proves the lease of a pulled delivery, with the data that settling it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PulledToken {
-    /// The lease.
+    /// The token of the lease.
     pub token: DeliveryToken,
-    /// The endpoint that gave it out.
+    /// The endpoint that the delivery belongs to.
     pub endpoint: EndpointId,
-    /// Attempts of its schedule; 0 for one that somebody asked for.
+    /// The number of attempts of the current schedule; 0 for a manual attempt.
     pub scheduled_no: u32,
-    /// When it was popped, in milliseconds since 1970 by the clock of the node that gave it out.
+    /// When the delivery was popped, in milliseconds since 1970 by the clock of the node that
+    /// returned it.
     pub popped_ms: u64,
 }
 
-/// What became of a pulled delivery.
+/// A consumer's verdict on a pulled delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PulledSettle {
-    /// It was dealt with.
+pub enum PulledVerdict {
+    /// The delivery was processed.
     Ack,
-    /// It was not; it comes again by the endpoint's schedule.
+    /// The delivery was not processed. It is retried by the endpoint's schedule.
     Nack {
-        /// Not before so long.
+        /// The minimum delay before the retry.
         delay: Option<Duration>,
-        /// Why, for the log of attempts.
+        /// The error to record in the log of attempts.
         error: Option<String>,
     },
 }
 
-/// Signs what was pulled like a webhook, for who forwards it.
+/// Signs pulled deliveries like webhooks, for consumers that forward them.
 #[derive(Debug)]
 pub struct PulledSigner {
     keys: Vec<SigningKey>,
@@ -96,10 +98,11 @@ pub struct PulledSigner {
 }
 
 impl PulledSigner {
-    /// The headers of a webhook with this body: names in lower case, and their values.
+    /// The headers of a webhook with this body, as names in lower case and values.
     pub fn headers(&self, item: &DeliveryItem, body: &[u8]) -> Vec<(String, String)> {
         let id = item.message.to_string();
-        let envelope = Envelope { id: &id, at: item.now, keys: &self.keys, style: self.style };
+        let envelope =
+            SigningContext { id: &id, at: item.now, keys: &self.keys, style: self.style };
         let headers = request::headers(&envelope, body, &self.own, "");
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
@@ -130,13 +133,13 @@ impl FromStr for PulledToken {
 }
 
 impl HookService {
-    /// Takes deliveries of an endpoint that is pulled from, waiting for them if asked to.
+    /// Claims deliveries of an endpoint that is pulled from, and waits for them if requested.
     pub async fn pop(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
-        pop: Pop,
-    ) -> Result<Popped, HookError> {
+        pop: PullRequest,
+    ) -> Result<PullOutcome, HookError> {
         if !(1..=POP_MAX).contains(&pop.max) {
             return Err(HookError::invalid(
                 "limit",
@@ -145,32 +148,35 @@ impl HookService {
         }
         check_lease(pop.lease)?;
         let Some(found) = self.pulled_from(application, endpoint).await? else {
-            return Ok(Popped::Missing);
+            return Ok(PullOutcome::Missing);
         };
         let line = HookLine::Pull(found.id);
         let deadline = Instant::now() + pop.wait.unwrap_or_default();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let stretch = left.min(self.inner.max_wait);
-            let patience = if stretch.is_zero() { Patience::Now } else { Patience::Wait(stretch) };
+            let wait = left.min(self.inner.max_wait);
+            let patience = if wait.is_zero() { Patience::Now } else { Patience::Wait(wait) };
             let began = Instant::now();
-            let taken = self.hub().take(line.clone(), ask_for(&pop), patience).await;
+            let taken = self.hub().take(line.clone(), hook_request(&pop), patience).await;
             match taken {
-                Ok(Taken::Granted(Grant::Deliveries(groups))) => {
+                Ok(TakeOutcome::Claimed(HookClaimResult::Deliveries(groups))) => {
                     let items = self.without_expired(groups).await?;
                     if !items.is_empty() {
-                        return Ok(Popped::Granted(items));
+                        return Ok(PullOutcome::Claimed(items));
                     }
-                    // None of them could be given out: there may be others behind them.
+                    // All of them had expired; there may be others behind them.
                 }
-                Ok(Taken::Granted(Grant::Calls(_) | Grant::Chores) | Taken::Empty) => {
-                    // A wait that ended early has its reasons, and is not repeated.
-                    let early = began.elapsed() < stretch;
+                Ok(
+                    TakeOutcome::Claimed(HookClaimResult::Calls(_) | HookClaimResult::Background)
+                    | TakeOutcome::Empty,
+                ) => {
+                    // If the hub ended the wait early, the wait is not repeated.
+                    let early = began.elapsed() < wait;
                     if early || Instant::now() >= deadline {
-                        return Ok(Popped::Empty);
+                        return Ok(PullOutcome::Empty);
                     }
                 }
-                Ok(Taken::Drained) => return Ok(Popped::Drained),
+                Ok(TakeOutcome::Drained) => return Ok(PullOutcome::Drained),
                 Err(TakeError::TooMany { retry_after }) => {
                     return Err(HookError::TooManyWaiters { retry_after });
                 }
@@ -179,7 +185,7 @@ impl HookService {
         }
     }
 
-    /// What can be given out of what was claimed. What has expired is settled as failed.
+    /// The claimed deliveries that have a payload. Those without one are settled as failed.
     async fn without_expired(
         &self,
         groups: Vec<DeliveryGroup>,
@@ -195,7 +201,7 @@ impl HookService {
         }
         if !ends.is_empty() {
             match self.settle_all(ends).await {
-                // The leases of what could not be settled end by themselves.
+                // If settling fails, the leases of the expired deliveries end by themselves.
                 Err(error) if !items.is_empty() => {
                     tracing::warn!(
                         error = error_chain(&error),
@@ -210,7 +216,7 @@ impl HookService {
 
     async fn settle_all(&self, ends: Vec<SettleDelivery>) -> Result<Vec<SettledState>, HookError> {
         let store = self.shared_store();
-        let settled = self.to_the_end(async move {
+        let settled = self.run_to_completion(async move {
             let settled = store.settle_deliveries(ends).await?;
             let changes = settled.iter().flat_map(|settled| settled.changes.clone()).collect();
             Ok((settled, changes))
@@ -218,24 +224,24 @@ impl HookService {
         Ok(settled.await?.into_iter().map(|settled| settled.state).collect())
     }
 
-    /// Settles pulled deliveries, in any order. `None` if there is no such endpoint.
+    /// Settles pulled deliveries, in any order. `None` if the endpoint does not exist.
     pub async fn settle_pulled(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
-        settles: Vec<(PulledToken, PulledSettle)>,
+        settles: Vec<(PulledToken, PulledVerdict)>,
     ) -> Result<Option<Vec<SettledState>>, HookError> {
         let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let own: Vec<_> = settles.iter().map(|(token, _)| token.endpoint == found.id).collect();
         let ends = settles.into_iter().filter(|(token, _)| token.endpoint == found.id);
-        let end = |(token, settle)| settle_of(&found.options, token, (settle, now));
+        let end = |(token, verdict)| settle_of(&found.options, token, verdict, now);
         let settled = self.settle_all(ends.map(end).collect()).await?;
         Ok(Some(spread(&own, settled, SettledState::Stale)))
     }
 
-    /// Holds on to pulled deliveries: their leases end `span` from now. True for those that go on;
-    /// `None` if there is no such endpoint.
+    /// Extends the leases of pulled deliveries to `span` from now. Returns true for those that are
+    /// still held; `None` if the endpoint does not exist.
     pub async fn extend_pulled(
         &self,
         application: &ApplicationRef,
@@ -252,8 +258,8 @@ impl HookService {
         Ok(Some(spread(&own, extended, false)))
     }
 
-    /// What signs pulled deliveries of an endpoint: all of its keys, with its own headers. `None`
-    /// if there is no such endpoint.
+    /// A signer for pulled deliveries of an endpoint, with all of its keys and additional headers.
+    /// `None` if the endpoint does not exist.
     pub async fn pulled_signer(
         &self,
         application: &ApplicationRef,
@@ -261,8 +267,8 @@ impl HookService {
     ) -> Result<Option<PulledSigner>, HookError> {
         let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
         let secrets = self.store().secrets(application, endpoint).await?;
-        let keys = self.vault().open_keys(found.id, &secrets)?;
-        let own = self.vault().open_headers(found.id, &found.headers)?;
+        let keys = self.encryption().decrypt_keys(found.id, &secrets)?;
+        let own = self.encryption().decrypt_headers(found.id, &found.headers)?;
         Ok(Some(PulledSigner { keys, own, style: found.options.header_style }))
     }
 
@@ -291,15 +297,16 @@ fn check_lease(lease: Option<Duration>) -> Result<(), HookError> {
     Err(HookError::invalid("lease", reason))
 }
 
-fn ask_for(pop: &Pop) -> Ask {
+fn hook_request(pop: &PullRequest) -> HookRequest {
     let attempts = (0..pop.max).map(|_| AttemptId::generate()).collect();
-    Ask::Deliveries(DeliveryAsk { attempts, fresh_only: 0, lease: pop.lease })
+    HookRequest::Deliveries(DeliveryRequest { attempts, fresh_only: 0, lease: pop.lease })
 }
 
-/// Answers in the order of a request: those of the endpoint's own, and `other` between them.
-fn spread<T: Copy>(own: &[bool], answers: Vec<T>, other: T) -> Vec<T> {
-    let mut answers = answers.into_iter();
-    own.iter().map(|own| if *own { answers.next().unwrap_or(other) } else { other }).collect()
+/// Results in the order of a request: `results` for the tokens of this endpoint (`own`), and
+/// `other` for all other tokens.
+fn spread<T: Copy>(own: &[bool], results: Vec<T>, other: T) -> Vec<T> {
+    let mut results = results.into_iter();
+    own.iter().map(|own| if *own { results.next().unwrap_or(other) } else { other }).collect()
 }
 
 fn with_token(endpoint: EndpointId, item: DeliveryItem) -> (PulledToken, DeliveryItem) {
@@ -315,17 +322,18 @@ fn with_token(endpoint: EndpointId, item: DeliveryItem) -> (PulledToken, Deliver
 fn settle_of(
     options: &EndpointOptions,
     token: PulledToken,
-    (settle, now): (PulledSettle, Duration),
+    verdict: PulledVerdict,
+    now: Duration,
 ) -> SettleDelivery {
     let took = now.saturating_sub(Duration::from_millis(token.popped_ms));
-    let (verdict, sample, error) = match settle {
-        PulledSettle::Ack => (DeliveryVerdict::Delivered, BreakerSample::Success, None),
-        PulledSettle::Nack { delay, error } => {
+    let (verdict, sample, error) = match verdict {
+        PulledVerdict::Ack => (DeliveryVerdict::Delivered, BreakerSample::Success, None),
+        PulledVerdict::Nack { delay, error } => {
             let planned = wait(token.scheduled_no, options.schedule(), token.token.attempt);
             let verdict = planned.map_or(DeliveryVerdict::Failed, |wait| {
                 DeliveryVerdict::Retry(wait.max(delay.unwrap_or_default()))
             });
-            // What a consumer could not deal with says nothing about its endpoint.
+            // A failure of the consumer shows nothing about the endpoint.
             (verdict, BreakerSample::None, Some(error.unwrap_or_else(|| "refused".to_owned())))
         }
     };
@@ -354,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_read_back_from_their_text_and_nothing_else_is() {
+    fn tokens_are_parsed_from_their_text_and_other_texts_are_refused() {
         let token = DeliveryToken { delivery: 42, attempt: AttemptId::generate() };
         let endpoint = EndpointId::generate();
         let popped_ms = 1_700_000_000_000;
@@ -367,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nack_waits_for_its_schedule_and_longer_if_asked() {
+    fn a_nack_waits_for_its_schedule_and_longer_if_requested() {
         let options = EndpointOptions {
             schedule: Some(vec![Duration::from_secs(10)]),
             ..EndpointOptions::default()
@@ -377,8 +385,8 @@ mod tests {
             let endpoint = EndpointId::generate();
             let token = PulledToken { token, endpoint, scheduled_no, popped_ms: 0 };
             let delay = delay.map(Duration::from_secs);
-            let settle = PulledSettle::Nack { delay, error: None };
-            settle_of(&options, token, (settle, Duration::from_secs(1))).verdict
+            let nack = PulledVerdict::Nack { delay, error: None };
+            settle_of(&options, token, nack, Duration::from_secs(1)).verdict
         };
         assert!(matches!(verdict(1, None), DeliveryVerdict::Retry(wait) if wait.as_secs() >= 8));
         assert_eq!(verdict(1, Some(60)), DeliveryVerdict::Retry(Duration::from_secs(60)));

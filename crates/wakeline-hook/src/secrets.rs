@@ -1,12 +1,12 @@
-//! Signing keys and headers, sealed for the row that they belong to.
+//! Encryption of the signing keys and headers of endpoints, bound to their endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use wakeline_core::{ApplicationRef, EndpointId, EndpointRef};
-use wakeline_seal::KeyRing;
-use wakeline_store::EndpointSeal;
+use wakeline_encryption::EncryptionKeys;
+use wakeline_store::EncryptedEndpointField;
 use wakeline_store::hook::{EndpointSecret, RotateOutcome, Rotation};
 
 use crate::error::HookError;
@@ -14,19 +14,19 @@ use crate::headers::Headers;
 use crate::service::HookService;
 use crate::sign::{SigningKey, SigningKeyError};
 
-/// Most old keys that may sign beside the current one.
+/// The maximum number of old keys that may sign in addition to the current one.
 const OLD_KEYS_MAX: u32 = 10;
-/// The longest that an old key may go on signing.
+/// The maximum time for which an old key may continue to sign.
 const GRACE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A wish for a new signing key.
+/// A request to replace a signing key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotate {
-    /// The new key; `None` makes one.
+    /// The new key; `None` generates one.
     pub key: Option<String>,
-    /// Whether a key that is made is an ed25519 one.
+    /// Whether to generate an ed25519 key.
     pub asymmetric: bool,
-    /// How much longer the old key signs too. A day.
+    /// How long the old key continues to sign as well. The default is one day.
     pub grace: Duration,
 }
 
@@ -36,84 +36,86 @@ impl Default for Rotate {
     }
 }
 
-/// Seals and opens what endpoints keep secret.
+/// Encrypts and decrypts the signing keys and headers of endpoints.
 #[derive(Clone)]
-pub(crate) struct Vault {
-    keys: Option<Arc<KeyRing>>,
+pub(crate) struct EndpointEncryption {
+    keys: Option<Arc<EncryptionKeys>>,
 }
 
-impl Vault {
-    pub(crate) fn new(keys: Option<Arc<KeyRing>>) -> Self {
+impl EndpointEncryption {
+    pub(crate) fn new(keys: Option<Arc<EncryptionKeys>>) -> Self {
         Self { keys }
     }
 
-    /// Whether there is a key ring.
+    /// Whether this node has encryption keys.
     pub(crate) fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    pub(crate) fn seal_secret(
+    pub(crate) fn encrypt_secret(
         &self,
         endpoint: EndpointId,
         key: &SigningKey,
     ) -> Result<Bytes, HookError> {
-        self.seal(EndpointSeal::Secret, endpoint, key.text().as_bytes())
+        self.encrypt(EncryptedEndpointField::Secret, endpoint, key.text().as_bytes())
     }
 
-    pub(crate) fn seal_headers(
+    pub(crate) fn encrypt_headers(
         &self,
         endpoint: EndpointId,
         headers: &Headers,
     ) -> Result<Bytes, HookError> {
         let text = serde_json::to_vec(headers).expect("texts are always JSON");
-        self.seal(EndpointSeal::Headers, endpoint, &text)
+        self.encrypt(EncryptedEndpointField::Headers, endpoint, &text)
     }
 
-    pub(crate) fn open_headers(
+    pub(crate) fn decrypt_headers(
         &self,
         endpoint: EndpointId,
-        sealed: &[u8],
+        encrypted: &[u8],
     ) -> Result<Headers, HookError> {
-        let text = self.open(EndpointSeal::Headers, endpoint, sealed)?;
-        let damaged = wakeline_seal::SealError::Tampered;
+        let text = self.decrypt(EncryptedEndpointField::Headers, endpoint, encrypted)?;
+        let damaged = wakeline_encryption::EncryptionError::Tampered;
         serde_json::from_slice(&text)
-            .map_err(|_| HookError::Sealed { what: "headers", source: damaged })
+            .map_err(|_| HookError::Encryption { what: "headers", source: damaged })
     }
 
-    /// The keys that sign, in their order.
-    pub(crate) fn open_keys(
+    /// The signing keys, in the given order.
+    pub(crate) fn decrypt_keys(
         &self,
         endpoint: EndpointId,
         secrets: &[EndpointSecret],
     ) -> Result<Vec<SigningKey>, HookError> {
-        let open = |secret: &EndpointSecret| {
-            let text = self.open(EndpointSeal::Secret, endpoint, &secret.sealed)?;
+        let decrypt = |secret: &EndpointSecret| {
+            let text = self.decrypt(EncryptedEndpointField::Secret, endpoint, &secret.encrypted)?;
             let text = String::from_utf8_lossy(&text);
             SigningKey::parse(&text).map_err(|error| secret_error(&error))
         };
-        secrets.iter().map(open).collect()
+        secrets.iter().map(decrypt).collect()
     }
 
-    fn seal(
+    fn encrypt(
         &self,
-        what: EndpointSeal,
+        field: EncryptedEndpointField,
         endpoint: EndpointId,
         plain: &[u8],
     ) -> Result<Bytes, HookError> {
-        let keys = self.keys.as_ref().ok_or(HookError::NoKeyRing)?;
-        let sealed = keys.seal(what.place(endpoint).as_bytes(), plain);
-        sealed.map(Bytes::from).map_err(|source| HookError::Sealed { what: what.word(), source })
+        let keys = self.keys.as_ref().ok_or(HookError::NoEncryptionKeys)?;
+        let encrypted = keys.encrypt(field.associated_data(endpoint).as_bytes(), plain);
+        encrypted
+            .map(Bytes::from)
+            .map_err(|source| HookError::Encryption { what: field.name(), source })
     }
 
-    fn open(
+    fn decrypt(
         &self,
-        what: EndpointSeal,
+        field: EncryptedEndpointField,
         endpoint: EndpointId,
-        sealed: &[u8],
+        encrypted: &[u8],
     ) -> Result<Vec<u8>, HookError> {
-        let keys = self.keys.as_ref().ok_or(HookError::NoKeyRing)?;
-        let opened = keys.open(what.place(endpoint).as_bytes(), sealed);
-        opened.map_err(|source| HookError::Sealed { what: what.word(), source })
+        let keys = self.keys.as_ref().ok_or(HookError::NoEncryptionKeys)?;
+        let decrypted = keys.decrypt(field.associated_data(endpoint).as_bytes(), encrypted);
+        decrypted.map_err(|source| HookError::Encryption { what: field.name(), source })
     }
 }
 
@@ -123,7 +125,7 @@ pub(crate) fn secret_error(error: &SigningKeyError) -> HookError {
 
 impl HookService {
     /// The current signing key of an endpoint, as a receiver needs it: `whsec_...`, or the public
-    /// half `whpk_...` of an ed25519 key. `None` if there is no such endpoint.
+    /// half `whpk_...` of an ed25519 key. `None` if the endpoint does not exist.
     pub async fn secret(
         &self,
         application: &ApplicationRef,
@@ -133,11 +135,11 @@ impl HookService {
             return Ok(None);
         };
         let secrets = self.store().secrets(application, endpoint).await?;
-        let keys = self.vault().open_keys(found.id, &secrets)?;
+        let keys = self.encryption().decrypt_keys(found.id, &secrets)?;
         Ok(keys.first().map(SigningKey::verifying_text))
     }
 
-    /// Replaces the current signing key; the old one signs too for a while.
+    /// Replaces the current signing key. The old key continues to sign for the grace period.
     pub async fn rotate_secret(
         &self,
         application: &ApplicationRef,
@@ -160,7 +162,7 @@ impl HookService {
             return Ok(RotateOutcome::Missing);
         };
         let rotation = Rotation {
-            sealed: self.vault().seal_secret(found.id, &key)?,
+            encrypted: self.encryption().encrypt_secret(found.id, &key)?,
             grace: rotate.grace,
             old_max: OLD_KEYS_MAX,
         };

@@ -1,11 +1,12 @@
-//! Calls endpoints: one request, one deadline over all of it, an answer read up to a limit.
+//! Calls endpoints: one request with one deadline, and a response that is read up to a limit.
 //!
 //! # Invariants
-//! * Connecting, TLS, the answer's head and its body share one deadline.
-//! * Sockets in use and idle are bounded in sum: above the bound none is kept after its call.
-//! * Redirects are answers like any other: they are not followed.
-//! * A connection that died while it was idle is replaced only if hyper knows that none of the
-//!   request was sent; everything else is a failed attempt.
+//! * Connecting, TLS, the head and the body of the response share one deadline.
+//! * The total number of sockets, in use and idle, is limited. Above the limit none is kept after
+//!   its call.
+//! * Redirects are treated like any other response; they are not followed.
+//! * If a connection broke while it was idle, the request is sent again only if hyper knows that no
+//!   part of it was sent; everything else is a failed attempt.
 
 mod connect;
 mod lookup;
@@ -28,7 +29,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use wakeline_core::ApplicationId;
 
-use crate::guard::{Guard, GuardError, Place};
+use crate::guard::{Guard, GuardError, UrlTarget};
 use crate::policy::retry_after;
 use connect::{CALLER, ConnectError, Connector};
 pub use lookup::{NameLookup, SystemLookup};
@@ -38,61 +39,61 @@ pub use options::SendOptions;
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// How long a connection may stay idle before it is closed.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Most idle connections that are kept for one host.
+/// The maximum number of idle connections to one host.
 const IDLE_PER_HOST_MAX: usize = 100;
 
 /// One request to an endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
-    /// Whose it is.
+pub(crate) struct EndpointCall {
+    /// The application that the endpoint belongs to.
     pub(crate) application: ApplicationId,
-    /// Where it goes.
+    /// The URL to call.
     pub(crate) url: String,
-    /// All headers but those that HTTP itself needs.
+    /// All headers except those that HTTP itself needs.
     pub(crate) headers: HeaderMap,
-    /// The exact bytes that are sent.
+    /// The body, sent byte for byte.
     pub(crate) body: Bytes,
-    /// Most time for all of it.
+    /// The maximum duration of the call.
     pub(crate) timeout: Duration,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// With an answer.
-    Answer {
-        /// Its status.
+pub(crate) enum AttemptEnd {
+    /// The endpoint responded.
+    Response {
+        /// The response status.
         status: u16,
-        /// How long it asks to be left alone.
+        /// How long the endpoint requests not to be called.
         retry_after: Option<Duration>,
-        /// The beginning of its body.
+        /// The beginning of the body.
         body: Bytes,
     },
-    /// With none in time.
+    /// There was no response in time.
     Timeout,
-    /// The guard did not let it through.
+    /// The guard refused the URL or address.
     Refused(GuardError),
-    /// With an error, in words for the log of attempts.
+    /// The call failed, with a message for the log of attempts.
     Failed(String),
 }
 
 /// A call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sent {
-    /// How.
-    pub(crate) ended: Ended,
-    /// How long it took.
+pub(crate) struct FinishedCall {
+    /// How the call ended.
+    pub(crate) ended: AttemptEnd,
+    /// How long the call took.
     pub(crate) took: Duration,
 }
 
-/// What a verification call came to.
+/// The result of a test call to an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingReport {
-    /// What the endpoint answered, if it did.
+    /// The response status, if the endpoint responded.
     pub status: Option<u16>,
-    /// What went wrong, if no answer came.
+    /// The error, if there was no response.
     pub error: Option<String>,
-    /// How long it took.
+    /// How long the call took.
     pub took: Duration,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Keeps no connection beyond so many, in use and idle.
+    /// Creates a sender that keeps at most `open_max` connections, in use and idle.
     pub(crate) fn new(options: &SendOptions, open_max: usize) -> Self {
         let guard = Arc::new(options.guard.clone());
         let connector = Connector::new(Arc::clone(&guard), options);
@@ -123,36 +124,37 @@ impl Sender {
         &self.guard
     }
 
-    /// Makes the call. It ends by its deadline, whatever the other side does.
-    pub(crate) async fn send(&self, call: Call) -> Sent {
+    /// Makes the call. It ends by its deadline, whatever the endpoint does.
+    pub(crate) async fn send(&self, call: EndpointCall) -> FinishedCall {
         let began = Instant::now();
-        let ended = match self.guard.place(&call.url) {
-            Ok(place) => {
+        let ended = match self.guard.url_target(&call.url) {
+            Ok(target) => {
                 let timeout = call.timeout;
-                let exchange = Box::pin(self.exchange(place, call));
-                tokio::time::timeout(timeout, exchange).await.unwrap_or(Ended::Timeout)
+                let exchange = Box::pin(self.exchange(target, call));
+                tokio::time::timeout(timeout, exchange).await.unwrap_or(AttemptEnd::Timeout)
             }
-            Err(error) => Ended::Refused(error),
+            Err(error) => AttemptEnd::Refused(error),
         };
-        Sent { ended, took: began.elapsed() }
+        FinishedCall { ended, took: began.elapsed() }
     }
 
-    async fn exchange(&self, place: Place, call: Call) -> Ended {
+    async fn exchange(&self, target: UrlTarget, call: EndpointCall) -> AttemptEnd {
         let mut request = Request::new(Full::new(call.body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = place.uri;
+        *request.uri_mut() = target.uri;
         *request.headers_mut() = call.headers;
-        if let Some(basic) = place.authorization {
+        if let Some(basic) = target.authorization {
             request.headers_mut().entry(AUTHORIZATION).or_insert(basic);
         }
-        let crowded = self.open.load(Ordering::Relaxed) >= self.open_max;
-        if crowded {
+        let at_limit = self.open.load(Ordering::Relaxed) >= self.open_max;
+        if at_limit {
             request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let connection = crowded.then(|| capture_connection(&mut request));
+        let connection = at_limit.then(|| capture_connection(&mut request));
         match CALLER.scope(call.application, self.client.request(request)).await {
             Ok(response) => {
-                // Whatever the other side makes of the header, the pool does not take it back.
+                // The connection does not return to the pool even if the endpoint ignores the
+                // header.
                 if let Some(connection) = connection {
                     connection.connection_metadata().iter().for_each(Connected::poison);
                 }
@@ -162,8 +164,8 @@ impl Sender {
         }
     }
 
-    /// Reads an answer up to the limit; what is left of it is dropped with its connection.
-    async fn read(&self, response: Response<Incoming>) -> Ended {
+    /// Reads a response up to the limit. The rest is discarded together with the connection.
+    async fn read(&self, response: Response<Incoming>) -> AttemptEnd {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), SystemTime::now());
         let mut incoming = response.into_body();
@@ -172,52 +174,52 @@ impl Sender {
             match incoming.frame().await {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    let room = self.response_len_max - body.len();
-                    body.extend_from_slice(&data[..data.len().min(room)]);
+                    let capacity = self.response_len_max - body.len();
+                    body.extend_from_slice(&data[..data.len().min(capacity)]);
                 }
                 Some(Err(error)) => {
-                    return Ended::Failed(format!(
+                    return AttemptEnd::Failed(format!(
                         "the answer with status {status} was cut off: {error}"
                     ));
                 }
                 None => break,
             }
         }
-        Ended::Answer { status, retry_after, body: body.freeze() }
+        AttemptEnd::Response { status, retry_after, body: body.freeze() }
     }
 }
 
-/// The innermost reason, which says most.
-fn failure(error: &hyper_util::client::legacy::Error) -> Ended {
+/// The end of a call that failed, with the innermost error, which is the most specific one.
+fn failure(error: &hyper_util::client::legacy::Error) -> AttemptEnd {
     let mut reason = error.source();
     let mut last = error.to_string();
     while let Some(inner) = reason {
         if let Some(ConnectError::Refused(refused)) = inner.downcast_ref() {
-            return Ended::Refused(refused.clone());
+            return AttemptEnd::Refused(refused.clone());
         }
         last = inner.to_string();
         reason = inner.source();
     }
-    Ended::Failed(last)
+    AttemptEnd::Failed(last)
 }
 
-impl From<Sent> for PingReport {
-    fn from(sent: Sent) -> Self {
+impl From<FinishedCall> for PingReport {
+    fn from(sent: FinishedCall) -> Self {
         let (status, error) = match sent.ended {
-            Ended::Answer { status, .. } => (Some(status), None),
+            AttemptEnd::Response { status, .. } => (Some(status), None),
             other => (None, other.error()),
         };
         Self { status, error, took: sent.took }
     }
 }
 
-impl Ended {
-    /// What went wrong, if no answer came.
+impl AttemptEnd {
+    /// The error, if there was no response.
     pub(crate) fn error(&self) -> Option<String> {
         match self {
-            Self::Answer { .. } => None,
+            Self::Response { .. } => None,
             Self::Timeout => Some("the endpoint did not answer in time".to_owned()),
-            // Which address it is stays with us: a tenant need not learn what names mean inside.
+            // The address is not included: tenants must not learn how internal names resolve.
             Self::Refused(GuardError::Address(_)) => Some(
                 "the URL leads to an address that is not public: --hook-allow allows further \
                       addresses"

@@ -1,4 +1,4 @@
-//! The hook face's operations, each one store call followed by its hints.
+//! The operations of webhooks. Each is one store call, followed by its hints.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,40 +10,42 @@ use wakeline_core::{
     ApplicationRef, AttemptId, Change, EndpointRef, HookChange, HookMessageId, HookWhat, JobId,
     MESSAGE_PAYLOAD_BYTES_MAX, MessageRef, Timestamp,
 };
-use wakeline_seal::KeyRing;
-use wakeline_store::hook::{DeliveryFilter, HookBackend, Job, JobKind, JobSpec, ResendOutcome};
-use wakeline_store::{Carried, HintOrigin, HintSink, LinkState, StoreError};
+use wakeline_encryption::EncryptionKeys;
+use wakeline_store::hook::{
+    DeliveryFilter, DeliveryJob, HookBackend, JobKind, JobSpec, ResendOutcome,
+};
+use wakeline_store::{HintOrigin, HintSink, LinkState, RunToCompletion, StoreError};
 use wakeline_wake::{HintSource, Hub, HubOptions, Link, LongPollConfig, Snapshot, WakeMode};
 
-use crate::dispatch::{DispatchOptions, Dispatcher, Unopened};
+use crate::api::HookApi;
+use crate::dispatch::{DispatchOptions, Dispatcher, UndecryptableEndpoints};
 use crate::error::HookError;
 use crate::event_types::EventTypes;
-use crate::face::HookFace;
 use crate::guard::Guard;
-use crate::meters::Meters;
-use crate::secrets::Vault;
-use crate::send::request::{Envelope, headers};
-use crate::send::{Call, PingReport, SendOptions, Sender};
+use crate::meters::HookMeters;
+use crate::secrets::EndpointEncryption;
+use crate::send::request::{SigningContext, headers};
+use crate::send::{EndpointCall, PingReport, SendOptions, Sender};
 use crate::shares::Shares;
 
-/// Connections that are kept for each slot, in use and idle.
+/// The number of connections that may be open for each slot, in use or idle.
 const CONNECTIONS_PER_SLOT: usize = 2;
 
-/// How the hook face runs on this node.
+/// How webhooks run on this node.
 #[derive(Debug, Clone)]
 pub struct HookServiceOptions {
-    /// How senders and pulling clients learn of work.
+    /// How senders and pulling clients are notified of deliveries.
     pub mode: WakeMode,
     /// The settings of long polling.
     pub long_poll: LongPollConfig,
-    /// How many deliveries are sent at a time, and how they are fetched.
+    /// How many deliveries are sent at a time, and how they are claimed.
     pub dispatch: DispatchOptions,
     /// How endpoints are called.
     pub send: SendOptions,
-    /// Keys for secrets and headers. Without them no endpoint can be made, and this node sends
-    /// nothing.
-    pub keys: Option<Arc<KeyRing>>,
-    /// Most bytes of a message's payload. 1 MiB.
+    /// The encryption keys for secrets and headers. Without them no endpoint can be created, and
+    /// this node sends nothing.
+    pub keys: Option<Arc<EncryptionKeys>>,
+    /// The maximum size of a message's payload in bytes. The default is 1 MiB.
     pub payload_bytes_max: usize,
 }
 
@@ -60,61 +62,61 @@ impl Default for HookServiceOptions {
     }
 }
 
-/// The hook face's operations. Cheap to clone.
+/// The operations of webhooks. Cheap to clone.
 #[derive(Clone)]
 pub struct HookService {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<HookServiceInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct HookServiceInner {
     pub(crate) store: Arc<dyn HookBackend>,
-    pub(crate) hub: Hub<HookFace>,
+    pub(crate) hub: Hub<HookApi>,
     pub(crate) sender: Sender,
-    pub(crate) vault: Vault,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) encryption: EndpointEncryption,
+    pub(crate) meters: Arc<HookMeters>,
     pub(crate) dispatch: DispatchOptions,
-    /// Of the slots for anything.
+    /// The shares of applications in the general slots.
     pub(crate) shares: Arc<Shares>,
     pub(crate) user_agent: String,
     pub(crate) max_wait: Duration,
     pub(crate) payload_bytes_max: usize,
-    pub(crate) unopened: Unopened,
+    pub(crate) undecryptable: UndecryptableEndpoints,
     event_types: Arc<EventTypes>,
 }
 
 impl HookService {
-    /// Starts the hub on the current tokio runtime. Deliveries are sent by [`HookService::run`].
+    /// Starts the hub on the current tokio runtime. [`HookService::run`] sends the deliveries.
     pub fn start(store: Arc<dyn HookBackend>, options: HookServiceOptions) -> Self {
-        let meters = Arc::new(Meters::new());
+        let meters = Arc::new(HookMeters::new());
         let shares = Arc::new(options.dispatch.shares());
-        let face = HookFace::new(Arc::clone(&store), Arc::clone(&meters), Arc::clone(&shares));
+        let api = HookApi::new(Arc::clone(&store), Arc::clone(&meters), Arc::clone(&shares));
         let max_wait = options.long_poll.max_wait_time;
         let slots = usize::try_from(options.dispatch.slots).unwrap_or(usize::MAX);
         let connections_max = slots.max(1).saturating_mul(CONNECTIONS_PER_SLOT);
         let hub = Hub::start(
-            Arc::new(face),
+            Arc::new(api),
             HubOptions { label: "hook", mode: options.mode, long_poll: options.long_poll },
         );
-        let inner = Inner {
+        let inner = HookServiceInner {
             store,
             hub,
             sender: Sender::new(&options.send, connections_max),
-            vault: Vault::new(options.keys),
+            encryption: EndpointEncryption::new(options.keys),
             meters,
             dispatch: options.dispatch,
             shares,
             user_agent: options.send.user_agent,
             max_wait,
             payload_bytes_max: options.payload_bytes_max,
-            unopened: Unopened::default(),
+            undecryptable: UndecryptableEndpoints::default(),
             event_types: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Sends deliveries and does background work until `shutdown`; then calls under way finish
-    /// within the grace, and what was not sent is given back. A node without slots or without a
-    /// key ring does neither.
+    /// Sends deliveries and does background work until `shutdown`. Then calls in progress finish
+    /// within the grace period, and deliveries that were not sent are released. A node without
+    /// slots or without encryption keys does neither.
     pub async fn run(&self, shutdown: CancellationToken) {
         if let Some(reason) = self.sends_nothing() {
             tracing::warn!(reason, "webhooks are off on this node, and left to others");
@@ -128,18 +130,18 @@ impl HookService {
         if self.inner.dispatch.slots == 0 {
             return Some("hook_slots is 0");
         }
-        (!self.inner.vault.has_keys()).then_some("no encryption key")
+        (!self.inner.encryption.has_keys()).then_some("no encryption key")
     }
 
-    /// Takes hints in: for who listens on behalf of several faces.
+    /// The sink that receives hints from the store.
     pub fn sink(&self) -> Arc<dyn HintSink> {
-        Arc::new(HubSink {
+        Arc::new(HookHubSink {
             hub: self.inner.hub.clone(),
             event_types: Arc::clone(&self.inner.event_types),
         })
     }
 
-    /// Whether hints wake anybody here; in poll mode they do not.
+    /// Whether hints wake the waiters of this node; in poll mode they do not.
     pub fn uses_hints(&self) -> bool {
         self.inner.hub.mode().uses_hints()
     }
@@ -149,23 +151,23 @@ impl HookService {
         &self.inner.store
     }
 
-    /// Waiters, claims and state of the wake layer.
+    /// A snapshot of the waiters, claims and state of the wake hub.
     pub fn wake_snapshot(&self) -> Snapshot {
         self.inner.hub.snapshot()
     }
 
-    /// Answers all who wait, and lets nobody wait any more: senders stop fetching.
+    /// Ends all waits and allows no new ones: senders stop claiming.
     pub fn drain(&self) {
         self.inner.hub.drain();
     }
 
-    /// Waits until no claim is under way and what was claimed for nobody is released. Meant to
-    /// follow [`HookService::drain`], before the store is closed.
+    /// Waits until no claim is in progress, and until deliveries claimed for waiters that are gone
+    /// are released. Intended to follow [`HookService::drain`], before the store is closed.
     pub async fn settled(&self) {
         self.inner.hub.settled().await;
     }
 
-    /// Makes one more attempt for a delivery.
+    /// Requests one more attempt for a delivery.
     pub async fn resend(
         &self,
         application: &ApplicationRef,
@@ -174,10 +176,12 @@ impl HookService {
     ) -> Result<ResendOutcome, HookError> {
         let (store, application) = (self.shared_store(), application.clone());
         let (message, endpoint) = (message.clone(), endpoint.clone());
-        self.to_the_end(async move { store.resend(&application, &message, &endpoint).await }).await
+        self.run_to_completion(async move { store.resend(&application, &message, &endpoint).await })
+            .await
     }
 
-    /// Cancels what waits of a message. How many; `None` if there is no such message.
+    /// Cancels the waiting deliveries of a message. Returns how many; `None` if the message does
+    /// not exist.
     pub async fn cancel(
         &self,
         application: &ApplicationRef,
@@ -191,10 +195,10 @@ impl HookService {
             let (count, changes) = cancelled.unzip();
             Ok((count, changes.unwrap_or_default()))
         };
-        self.to_the_end(cancelling).await
+        self.run_to_completion(cancelling).await
     }
 
-    /// Removes the payload of a message. False if there is no such message.
+    /// Removes the payload of a message. Returns false if the message does not exist.
     pub async fn expunge_payload(
         &self,
         application: &ApplicationRef,
@@ -203,7 +207,7 @@ impl HookService {
         Ok(self.inner.store.expunge_payload(application, message).await?)
     }
 
-    /// Removes what an endpoint answered. False if there is no such attempt.
+    /// Removes the response of an attempt. Returns false if the attempt does not exist.
     pub async fn expunge_response(
         &self,
         application: &ApplicationRef,
@@ -213,24 +217,24 @@ impl HookService {
         Ok(self.inner.store.expunge_response(application, message, attempt).await?)
     }
 
-    /// Makes a job that changes many deliveries; `None` if there is no such application.
+    /// Creates a job that changes many deliveries; `None` if the application does not exist.
     pub async fn start_job(
         &self,
         application: &ApplicationRef,
         kind: JobKind,
         filter: DeliveryFilter,
-    ) -> Result<Option<Job>, HookError> {
+    ) -> Result<Option<DeliveryJob>, HookError> {
         let spec = JobSpec { id: JobId::generate(), kind, filter };
         let (store, application) = (self.shared_store(), application.clone());
-        self.to_the_end(async move {
+        self.run_to_completion(async move {
             let started = store.start_job(&application, spec).await?;
             Ok(started.map_or((None, Vec::new()), |(job, changes)| (Some(job), changes)))
         })
         .await
     }
 
-    /// Calls an endpoint with a signed `webhook.ping` that is not stored, and says how it
-    /// answered. `None` if there is no such endpoint.
+    /// Calls an endpoint with a signed `webhook.ping` message that is not stored, and reports its
+    /// response. `None` if the endpoint does not exist.
     pub async fn ping(
         &self,
         application: &ApplicationRef,
@@ -245,13 +249,13 @@ impl HookService {
             ));
         }
         let secrets = store.secrets(application, endpoint).await?;
-        let keys = self.inner.vault.open_keys(found.id, &secrets)?;
-        let own = self.inner.vault.open_headers(found.id, &found.headers)?;
+        let keys = self.inner.encryption.decrypt_keys(found.id, &secrets)?;
+        let own = self.inner.encryption.decrypt_headers(found.id, &found.headers)?;
         let at = jiff::Timestamp::now();
         let body = json!({ "type": "webhook.ping", "timestamp": at.to_string(), "data": {} });
         let body = body.to_string();
         let id = HookMessageId::generate().to_string();
-        let envelope = Envelope {
+        let envelope = SigningContext {
             id: &id,
             at: Timestamp(at.as_microsecond()),
             keys: &keys,
@@ -260,7 +264,7 @@ impl HookService {
         let headers = headers(&envelope, body.as_bytes(), &own, &self.inner.user_agent);
         let timeout = found.options.timeout;
         let (application, body) = (found.application, body.into());
-        let call = Call { application, url: found.url, headers, body, timeout };
+        let call = EndpointCall { application, url: found.url, headers, body, timeout };
         Ok(Some(self.inner.sender.send(call).await.into()))
     }
 
@@ -268,12 +272,12 @@ impl HookService {
         Arc::clone(&self.inner.store)
     }
 
-    pub(crate) fn hub(&self) -> &Hub<HookFace> {
+    pub(crate) fn hub(&self) -> &Hub<HookApi> {
         &self.inner.hub
     }
 
-    pub(crate) fn vault(&self) -> &Vault {
-        &self.inner.vault
+    pub(crate) fn encryption(&self) -> &EndpointEncryption {
+        &self.inner.encryption
     }
 
     pub(crate) fn guard(&self) -> &Guard {
@@ -284,18 +288,18 @@ impl HookService {
         &self.inner.event_types
     }
 
-    /// Runs a store call and gives its hints, to the end: a caller that goes away must not take
-    /// the hints of a commit with it.
-    pub(crate) async fn to_the_end<T, Call>(&self, call: Call) -> Result<T, HookError>
+    /// Runs a store call to completion and publishes its changes, so that the hints of a commit are
+    /// not lost if the caller goes away.
+    pub(crate) async fn run_to_completion<T, Call>(&self, call: Call) -> Result<T, HookError>
     where
         T: Send + 'static,
         Call: Future<Output = Result<(T, Vec<HookChange>), StoreError>> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
-        Carried::new(async move {
+        RunToCompletion::new(async move {
             let (value, changes) = call.await?;
-            if tell(&inner.hub, &inner.event_types, &changes, HintSource::InProcess) {
-                // Those who wait for it go first; the answer to this caller is not urgent.
+            if notify(&inner.hub, &inner.event_types, &changes, HintSource::InProcess) {
+                // The woken waiters run first; the result for this caller is not urgent.
                 tokio::task::yield_now().await;
             }
             Ok(value)
@@ -304,9 +308,9 @@ impl HookService {
     }
 }
 
-/// Tells all whom changes concern. True if claims are on their way.
-fn tell(
-    hub: &Hub<HookFace>,
+/// Publishes changes to the hub and the cache of event types. Returns true if claims have begun.
+fn notify(
+    hub: &Hub<HookApi>,
     event_types: &EventTypes,
     changes: &[HookChange],
     source: HintSource,
@@ -317,13 +321,13 @@ fn tell(
     hub.hint(changes, source)
 }
 
-/// Passes a store's hints on to the hub.
-struct HubSink {
-    hub: Hub<HookFace>,
+/// Passes the hints of a store on to the hub.
+struct HookHubSink {
+    hub: Hub<HookApi>,
     event_types: Arc<EventTypes>,
 }
 
-impl HintSink for HubSink {
+impl HintSink for HookHubSink {
     fn changed(&self, _: &[Change], _: HintOrigin) {}
 
     fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
@@ -331,7 +335,7 @@ impl HintSink for HubSink {
             HintOrigin::InProcess => HintSource::InProcess,
             HintOrigin::Notify => HintSource::Notify,
         };
-        tell(&self.hub, &self.event_types, changes, source);
+        notify(&self.hub, &self.event_types, changes, source);
     }
 
     fn everything(&self) {

@@ -1,16 +1,15 @@
-//! How applications share something of which a node has only so much: slots for calls, lookups of
-//! names.
+//! Fair sharing of a limited resource among applications: slots for calls, and name lookups.
 //!
 //! # Where it sits
-//! [`crate::face`] lets an application begin calls by its share of the slots, and the lookups of
-//! [`crate::send`] by its share of those.
+//! [`crate::api`] limits the calls of an application to its share of the slots, and the lookups in
+//! [`crate::send`] are limited to its share of the lookups.
 //!
 //! # Invariants
-//! * An application may hold as many as are a fixed multiple of those that are free. One alone gets
-//!   most of them, several get equal parts, and something is left for whoever holds little: no
-//!   application can hold them all, whatever its endpoints do.
-//! * Whoever was limited can learn that something is free again: [`Shares::was_limited`],
-//!   [`Shares::freed`].
+//! * An application may hold a fixed multiple of the number of free units. A single application
+//!   gets most of the units, several get equal parts, and some units always remain for applications
+//!   that hold few: no application can hold all of them, whatever its endpoints do.
+//! * A caller that was limited can find out that a unit is free again, with
+//!   [`Shares::was_limited`] or [`Shares::freed`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,24 +20,24 @@ use tokio::sync::futures::Notified;
 use wakeline_core::ApplicationId;
 use wakeline_store::hook::ApplicationLimit;
 
-/// What applications hold.
+/// The shares of all applications.
 pub(crate) struct Shares {
     all: u32,
-    /// How many an application may hold for each one that is free.
+    /// How many units an application may hold for each free one.
     per_free: u32,
-    state: Mutex<State>,
+    state: Mutex<ShareState>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ShareState {
     held: HashMap<ApplicationId, u32>,
     held_by_all: u32,
-    /// An application was limited since somebody last asked.
+    /// Whether an application was limited since the last [`Shares::was_limited`].
     limited: bool,
 }
 
-/// One that an application holds, until it is dropped.
+/// One unit that an application holds until this is dropped.
 pub(crate) struct Share {
     shares: Arc<Shares>,
     application: ApplicationId,
@@ -50,7 +49,7 @@ impl Shares {
         Self { all: all.max(1), per_free: per_free.max(1), state, freed: Notify::new() }
     }
 
-    /// One for an application, if its share allows one more.
+    /// Takes one unit for an application, if its share allows one more.
     pub(crate) fn take(shares: &Arc<Self>, application: ApplicationId) -> Option<Share> {
         let mut state = shares.state.lock();
         let held = state.held.get(&application).copied().unwrap_or(0);
@@ -63,12 +62,12 @@ impl Shares {
         Some(Share { shares: Arc::clone(shares), application })
     }
 
-    /// Returns when something is free again.
+    /// Completes when a unit is freed.
     pub(crate) fn freed(&self) -> Notified<'_> {
         self.freed.notified()
     }
 
-    /// The applications that hold something and may take fewer than `most` more.
+    /// The applications that hold units and may take fewer than `most` more.
     pub(crate) fn limits(&self, most: usize) -> Vec<ApplicationLimit> {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let mut state = self.state.lock();
@@ -83,14 +82,14 @@ impl Shares {
         limits
     }
 
-    /// Whether an application was limited since this was last asked. Whoever frees something asks,
-    /// and then looks for what the limit held back.
+    /// Whether an application was limited since the last call. Whoever frees a unit calls this, and
+    /// then looks for the work that the limit held back.
     pub(crate) fn was_limited(&self) -> bool {
         std::mem::take(&mut self.state.lock().limited)
     }
 
-    /// How many more an application may take that holds so many, one after the other.
-    fn left(&self, state: &State, held: u32) -> u32 {
+    /// How many more units an application that holds `held` units may take, one after the other.
+    fn left(&self, state: &ShareState, held: u32) -> u32 {
         let free = self.all - state.held_by_all;
         let (free, held, per_free) = (u64::from(free), u64::from(held), u64::from(self.per_free));
         let left = (per_free * free).saturating_sub(held).div_ceil(per_free + 1);
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_gets_most_and_another_always_finds_some() {
+    fn a_single_application_gets_most_units_and_another_always_finds_some() {
         let shares = Arc::new(Shares::new(800, 3));
         let [one, other, third] = [(); 3].map(|()| ApplicationId::generate());
         let first = fill(&shares, one);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_take_all_they_can_leave_one_to_another() {
+    fn many_greedy_applications_leave_one_unit_to_another() {
         let shares = Arc::new(Shares::new(750, 3));
         let greedy: Vec<_> = (0..100).map(|_| ApplicationId::generate()).collect();
         let mut held = Vec::new();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_used_to_the_last() {
+    fn a_small_number_of_units_can_be_used_completely() {
         for all in 1..=3 {
             let shares = Arc::new(Shares::new(all, 3));
             assert_eq!(fill(&shares, ApplicationId::generate()).len(), all as usize);
@@ -172,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_what_can_be_taken() {
+    fn a_limit_is_the_number_of_units_that_can_be_taken() {
         let shares = Arc::new(Shares::new(100, 7));
         let [one, other] = [(); 2].map(|()| ApplicationId::generate());
         let _one = Shares::take(&shares, one);
         let _others: Vec<_> = (0..30).filter_map(|_| Shares::take(&shares, other)).collect();
-        let told = limit(&shares, one).expect("it holds one");
-        assert_eq!(fill(&shares, one).len(), told as usize);
-        assert!(shares.limits(0).is_empty(), "nobody wants more");
+        let limit = limit(&shares, one).expect("it holds one");
+        assert_eq!(fill(&shares, one).len(), limit as usize);
+        assert!(shares.limits(0).is_empty(), "no more units are requested");
     }
 
     #[test]
-    fn whoever_frees_one_learns_once_that_somebody_was_limited() {
+    fn a_limitation_is_reported_once_to_whoever_frees_a_unit() {
         let shares = Arc::new(Shares::new(8, 7));
         let application = ApplicationId::generate();
         assert!(!shares.was_limited());
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_what_is_freed_and_stands_in_nobodys_way() {
+    fn a_waiter_is_notified_of_a_freed_unit_and_does_not_block_others() {
         let shares = Arc::new(Shares::new(2, 1));
         let application = ApplicationId::generate();
         let held = fill(&shares, application);

@@ -1,8 +1,8 @@
 //! Signatures by Standard Webhooks: `v1` (HMAC-SHA256) and `v1a` (ed25519).
 //!
 //! # Invariants
-//! * What is signed is `id.timestamp.body`, byte by byte as it is sent.
-//! * A key is never shown by `Debug`.
+//! * The signed content is `id.timestamp.body`, byte for byte as it is sent.
+//! * `Debug` never shows a key.
 
 use std::fmt;
 
@@ -17,56 +17,56 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 const SYMMETRIC: &str = "whsec_";
 const PRIVATE: &str = "whsk_";
 const PUBLIC: &str = "whpk_";
-/// Bytes of a generated symmetric key.
+/// The length of a generated symmetric key in bytes.
 const GENERATED_LEN: usize = 24;
-/// Bytes that a symmetric key may have.
+/// The lengths that a symmetric key may have, in bytes.
 const SYMMETRIC_LEN: std::ops::RangeInclusive<usize> = 24..=75;
-/// Bytes of the private half of an ed25519 key; its public half may follow.
+/// The length of the private half of an ed25519 key in bytes; its public half may follow.
 const SEED_LEN: usize = 32;
 
-/// Keys come with and without padding.
+/// Base64 with or without padding, because keys are found in both forms.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Why a text is not a signing key. Never quotes it.
+/// Why a text is not a signing key. The error never contains the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
-    /// It is not base64.
+    /// The text is not base64.
     #[error("must be base64 after the prefix {SYMMETRIC} or {PRIVATE}")]
     NotBase64,
-    /// It has the wrong length.
+    /// The key has the wrong length.
     #[error("must have {min} to {max} bytes after its prefix, not {len}")]
     Length {
-        /// Fewest bytes.
+        /// The minimum length in bytes.
         min: usize,
-        /// Most bytes.
+        /// The maximum length in bytes.
         max: usize,
-        /// Its bytes.
+        /// The actual length in bytes.
         len: usize,
     },
-    /// The public half does not belong to the private one.
+    /// The public half does not belong to the private half.
     #[error("has a public key that does not belong to its private key")]
     Halves,
-    /// The system gave no random bytes.
+    /// The operating system returned no random bytes.
     #[error("cannot be generated: the operating system returned no random bytes")]
     NoRandomness,
 }
 
-/// A key that signs.
+/// A key that signs requests.
 pub struct SigningKey {
     text: String,
-    kind: Kind,
+    kind: SigningKeyKind,
 }
 
-enum Kind {
+enum SigningKeyKind {
     Symmetric(hmac::Key),
     Asymmetric(Box<Ed25519KeyPair>),
 }
 
 impl SigningKey {
-    /// Reads `whsec_...` (or only what stands behind it) or `whsk_...`.
+    /// Parses `whsec_...` (the prefix is optional) or `whsk_...`.
     pub fn parse(text: &str) -> Result<Self, SigningKeyError> {
         let decode = |part: &str| LENIENT.decode(part).map_err(|_| SigningKeyError::NotBase64);
         if let Some(private) = text.strip_prefix(PRIVATE) {
@@ -78,17 +78,17 @@ impl SigningKey {
             let (min, max) = (*SYMMETRIC_LEN.start(), *SYMMETRIC_LEN.end());
             return Err(SigningKeyError::Length { min, max, len: bytes.len() });
         }
-        let kind = Kind::Symmetric(hmac::Key::new(hmac::HMAC_SHA256, &bytes));
+        let kind = SigningKeyKind::Symmetric(hmac::Key::new(hmac::HMAC_SHA256, &bytes));
         Ok(Self { text: format!("{SYMMETRIC}{part}"), kind })
     }
 
-    /// A new symmetric key.
+    /// Generates a symmetric key.
     pub fn generate() -> Result<Self, SigningKeyError> {
         let bytes: [u8; GENERATED_LEN] = random()?;
         Self::parse(&format!("{SYMMETRIC}{}", STANDARD.encode(bytes)))
     }
 
-    /// A new ed25519 key.
+    /// Generates an ed25519 key.
     pub fn generate_asymmetric() -> Result<Self, SigningKeyError> {
         Self::asymmetric(&random::<SEED_LEN>()?)
     }
@@ -103,33 +103,36 @@ impl SigningKey {
         }
         let whole = [seed, pair.public_key().as_ref()].concat();
         let text = format!("{PRIVATE}{}", STANDARD.encode(whole));
-        Ok(Self { text, kind: Kind::Asymmetric(Box::new(pair)) })
+        Ok(Self { text, kind: SigningKeyKind::Asymmetric(Box::new(pair)) })
     }
 
-    /// The key as text: what is sealed and stored.
+    /// The key as text, as it is encrypted and stored.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What a receiver needs to verify: the key itself, or the public half as `whpk_...`.
+    /// The key that a receiver needs for verification: the key itself, or the public half as
+    /// `whpk_...`.
     pub fn verifying_text(&self) -> String {
         match &self.kind {
-            Kind::Symmetric(_) => self.text.clone(),
-            Kind::Asymmetric(pair) => format!("{PUBLIC}{}", STANDARD.encode(pair.public_key())),
+            SigningKeyKind::Symmetric(_) => self.text.clone(),
+            SigningKeyKind::Asymmetric(pair) => {
+                format!("{PUBLIC}{}", STANDARD.encode(pair.public_key()))
+            }
         }
     }
 
-    /// The signature of a request, with its version in front.
+    /// The signature of a request, prefixed with its version.
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp}.");
         match &self.kind {
-            Kind::Symmetric(key) => {
+            SigningKeyKind::Symmetric(key) => {
                 let mut context = hmac::Context::with_key(key);
                 context.update(head.as_bytes());
                 context.update(body);
                 format!("v1,{}", STANDARD.encode(context.sign()))
             }
-            Kind::Asymmetric(pair) => {
+            SigningKeyKind::Asymmetric(pair) => {
                 let signature = pair.sign(&[head.as_bytes(), body].concat());
                 format!("v1a,{}", STANDARD.encode(signature))
             }
@@ -140,13 +143,13 @@ impl SigningKey {
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            Kind::Symmetric(_) => "SigningKey(v1)",
-            Kind::Asymmetric(_) => "SigningKey(v1a)",
+            SigningKeyKind::Symmetric(_) => "SigningKey(v1)",
+            SigningKeyKind::Asymmetric(_) => "SigningKey(v1a)",
         })
     }
 }
 
-/// The signatures of several keys, as they stand in one header.
+/// The signatures of several keys, as the value of one header.
 pub(crate) fn signatures(keys: &[SigningKey], id: &str, timestamp: i64, body: &[u8]) -> String {
     let each = keys.iter().map(|key| key.sign(id, timestamp, body));
     each.collect::<Vec<_>>().join(" ")
@@ -165,7 +168,7 @@ mod tests {
     const SAMPLE: &str = r#"{"email":"test@example.com","username":"test_user"}"#;
 
     #[test]
-    fn the_published_vectors_are_met() {
+    fn published_test_vectors_are_matched() {
         let key = SigningKey::parse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").expect("a key");
         assert_eq!(
             key.sign("msg_27UH4WbU6Z5A5EzD8u03UvzRbpk", 1_649_367_553, SAMPLE.as_bytes()),
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_keys_differ_and_are_read_back() {
+    fn generated_keys_differ_and_can_be_parsed() {
         for make in [SigningKey::generate, SigningKey::generate_asymmetric] {
             let (one, two) = (make().expect("random"), make().expect("random"));
             assert_ne!(one.text(), two.text());
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_and_never_quoted() {
+    fn invalid_keys_are_refused_and_keys_are_never_shown() {
         let halves = format!("{PRIVATE}{}", STANDARD.encode([7; 64]));
         for wrong in ["", "whsec_", "whsec_!!", "whsec_c2hvcnQ=", "whsk_c2hvcnQ=", &halves] {
             assert!(SigningKey::parse(wrong).is_err(), "{wrong}");

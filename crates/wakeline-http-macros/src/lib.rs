@@ -1,14 +1,15 @@
-//! Stands in for `utoipa` where the OpenAPI document is not generated, which is everywhere but in
+//! Replaces `utoipa` wherever the OpenAPI document is not generated, which is everywhere except in
 //! the unit tests of `wakeline-http`.
 //!
 //! # Where it sits
-//! `wakeline-http` calls this crate `utoipa` unless it is compiled for its unit tests. The same
-//! attributes then cost nothing: derives expand to nothing, and of a handler's attribute only the
-//! method and the path are kept. With `utoipa` itself, 15 percent of the code of that crate only
-//! printed a constant.
+//! `wakeline-http` imports this crate under the name `utoipa` unless it is compiled for its unit
+//! tests. The same attributes then cost nothing: the derives expand to nothing, and only the method
+//! and the path of a handler's attribute are kept. With `utoipa` itself, 15 percent of the compiled
+//! code of `wakeline-http` served only to print a constant.
 //!
 //! # Invariants
-//! * Whatever `utoipa` accepts is accepted here. What it would refuse, it refuses in the tests.
+//! * These macros accept everything that `utoipa` accepts. Errors that `utoipa` would report are
+//!   reported when the unit tests are compiled.
 
 use proc_macro::{Ident, TokenStream, TokenTree};
 
@@ -24,7 +25,7 @@ pub fn into_params(_: TokenStream) -> TokenStream {
     TokenStream::new()
 }
 
-/// Keeps the method and the path of a handler in a constant beside it, for [`routes`].
+/// Stores the method and the path of a handler in a constant next to it, for [`routes`].
 #[proc_macro_attribute]
 pub fn path(arguments: TokenStream, handler: TokenStream) -> TokenStream {
     match route_of(arguments, handler.clone()) {
@@ -35,7 +36,8 @@ pub fn path(arguments: TokenStream, handler: TokenStream) -> TokenStream {
     }
 }
 
-/// The path of some handlers, and a router of their methods: `routes!(timers::get, timers::put)`.
+/// Returns the path that the handlers share and a router for their methods, as in
+/// `routes!(timers::get, timers::put)`.
 #[proc_macro]
 pub fn routes(handlers: TokenStream) -> TokenStream {
     let mut path = TokenStream::new();

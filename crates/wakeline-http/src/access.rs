@@ -1,14 +1,16 @@
-//! Who may call what, and what is counted of each call.
+//! Authentication and authorization of requests, and request metrics.
 //!
 //! # Where it sits
-//! Around all routes: [`guard`] finds a route's [`policy`], asks who calls, and lets the call pass
-//! or not. Where names are in a body, or a list must be cut, the route itself asks its [`Permit`].
+//! Around all routes: [`guard`] looks up the [`policy`] of a route, authenticates the caller, and
+//! either runs the request or rejects it. A route whose body names resources, or whose list must be
+//! filtered, checks the caller's [`Permit`] itself.
 //!
 //! # Invariants
-//! * Nothing is done before everything that a request names was allowed.
-//! * A name on which a caller may do nothing answers 404, whether it exists or not; one on which
-//!   they may do something else, 403.
-//! * An administrative act runs under a [`Deed`], which the store records with it.
+//! * No side effect happens before access to every resource that the request names was checked.
+//! * A resource on which the caller has no permission at all answers 404, whether it exists or not.
+//!   A resource on which the caller has other permissions answers 403.
+//! * An administrative action runs under an [`AuditAction`], which the store records in the same
+//!   transaction.
 
 pub(crate) mod permit;
 pub(crate) mod policy;
@@ -22,20 +24,20 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use wakeline_access::Denied;
-use wakeline_store::Deed;
+use wakeline_store::AuditAction;
 
 use crate::browser;
 use crate::error::ApiError;
 use crate::input::strict;
 use crate::state::AppState;
 use permit::Permit;
-use policy::{Found, Name, Policy};
+use policy::{Name, Policy, PolicyLookup};
 
-/// Where routes have Svix's shape, errors included.
+/// Path prefixes of the routes that follow the Svix API, including its error format.
 const HOOK_PATHS: [&str; 4] =
     ["/api/v1/app", "/api/v1/event-type", "/api/v1/operational-webhook", "/api/v1/background-task"];
 
-/// Whether a path is one of them, or below one.
+/// Whether a path is one of [`HOOK_PATHS`] or below one of them.
 fn is_hook(path: &str) -> bool {
     let below = |base: &&str| {
         path.strip_prefix(*base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -43,14 +45,15 @@ fn is_hook(path: &str) -> bool {
     HOOK_PATHS.iter().any(below)
 }
 
-/// Lets a request pass, or not, and counts it. Tells failures in the shape of their route.
+/// Checks access to a route, runs the request and records its metrics. Errors are rendered in the
+/// format of the route.
 pub(crate) async fn guard(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let pattern = route.as_ref().map(MatchedPath::as_str);
     let hook = is_hook(request.uri().path());
-    let passed = pass(&state, pattern, request, next).await;
-    let mut response = passed.unwrap_or_else(IntoResponse::into_response);
+    let result = check_and_run(&state, pattern, request, next).await;
+    let mut response = result.unwrap_or_else(IntoResponse::into_response);
     if hook && let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error.into_hook_response();
     }
@@ -63,54 +66,51 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     response
 }
 
-async fn pass(
+/// Runs a request if its caller may make it; otherwise returns why not.
+async fn check_and_run(
     state: &AppState,
     route: Option<&str>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let found = route.map_or(Found::NoRoute, |route| policy::find(request.method(), route));
-    let public = matches!(found, Found::Policy(Policy { name: Name::Nobody, .. }));
+    let found = route.map_or(PolicyLookup::NoRoute, |route| policy::find(request.method(), route));
+    let public = matches!(found, PolicyLookup::Policy(Policy { name: Name::Public, .. }));
     if state.access().is_open() {
         browser::check(state.settings(), &request, public)?;
     }
     if public {
         return Ok(next.run(request).await);
     }
-    let permit = admit(state, request.headers()).await?;
+    let permit = authenticate(state, request.headers()).await?;
     let policy = match found {
-        Found::Policy(policy) => policy,
-        Found::NoRoute => return Ok(next.run(request).await),
-        Found::OtherMethods(allowed) => {
+        PolicyLookup::Policy(policy) => policy,
+        PolicyLookup::NoRoute => return Ok(next.run(request).await),
+        PolicyLookup::OtherMethods(allowed) => {
             return Err(ApiError::method_not_allowed(request.method().as_str(), allowed));
         }
-        Found::Nothing if permit.is_everything() => return Ok(next.run(request).await),
-        Found::Nothing => return Err(ApiError::forbidden("*:*:*")),
+        PolicyLookup::NoPolicy if permit.is_everything() => return Ok(next.run(request).await),
+        PolicyLookup::NoPolicy => return Err(ApiError::forbidden("*:*:*")),
     };
-    let params = match needs_params(&policy) {
-        true => Some(params(&mut request).await?),
-        false => None,
-    };
+    let params = if needs_params(&policy) { Some(params(&mut request).await?) } else { None };
     if !permit.is_everything() {
         permit.check(state, &policy, params.as_ref()).await?;
     }
-    if let Some(known) = route.and_then(|route| strict::find(request.method(), route)) {
-        known.check_query(request.uri())?;
+    if let Some(schema) = route.and_then(|route| strict::find(request.method(), route)) {
+        schema.check_query(request.uri())?;
     }
     request.extensions_mut().insert(permit.clone());
-    if policy.act.is_empty() {
+    if policy.action.is_empty() {
         return Ok(next.run(request).await);
     }
-    let deed = deed(&permit, &policy, params.as_ref(), &request);
-    let response = Box::pin(deed.during(next.run(request))).await;
+    let action = audit_action(&permit, &policy, params.as_ref(), &request);
+    let response = Box::pin(action.during(next.run(request))).await;
     if response.status().is_success() {
         state.access().prune_audit();
     }
     Ok(response)
 }
 
-/// Who calls.
-async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError> {
+async fn authenticate(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError> {
     let given = headers.get(header::AUTHORIZATION);
     let bearer = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match state.access().authenticate(bearer).await {
@@ -120,7 +120,7 @@ async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError
         }
         Err(Denied::Nothing) => Err(ApiError::unauthorized("the request has no credentials")),
         Err(Denied::Invalid(why)) => {
-            note_refused(why);
+            log_refused_credentials(why);
             metrics::counter!("wakeline_http_refused_credentials_total").increment(1);
             Err(ApiError::unauthorized(why))
         }
@@ -128,8 +128,9 @@ async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError
     }
 }
 
-/// Logs why credentials were refused, once a second: anybody may send any number of wrong ones.
-fn note_refused(why: &'static str) {
+/// Logs why credentials were refused, at most once a second, because anyone can send any number of
+/// wrong credentials.
+fn log_refused_credentials(why: &'static str) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock();
     if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
@@ -138,10 +139,10 @@ fn note_refused(why: &'static str) {
     }
 }
 
-/// Whether the parts of the path matter: to the check, or to the audit.
+/// Whether the access check or the audit entry needs the path parameters.
 fn needs_params(policy: &Policy) -> bool {
-    let inside = [Name::Body, Name::Listed, Name::Some, Name::All];
-    !policy.act.is_empty() || !inside.contains(&policy.name)
+    let not_in_path = [Name::Body, Name::Listed, Name::AnyResource, Name::All];
+    !policy.action.is_empty() || !not_in_path.contains(&policy.name)
 }
 
 async fn params(request: &mut Request) -> Result<RawPathParams, ApiError> {
@@ -151,32 +152,33 @@ async fn params(request: &mut Request) -> Result<RawPathParams, ApiError> {
     })
 }
 
-/// What the audit will tell: the parts of the path, unless the route knows better.
-fn deed(
+/// The audit entry for a request. Its target is made of the path parameters, unless the route
+/// replaces it.
+fn audit_action(
     permit: &Permit,
     policy: &Policy,
     params: Option<&RawPathParams>,
     request: &Request,
-) -> Deed {
+) -> AuditAction {
     let parts: Vec<&str> = params.into_iter().flatten().map(|(_, value)| value).collect();
-    Deed {
+    AuditAction {
         actor: permit.actor().to_owned(),
-        act: policy.act,
+        action: policy.action,
         target: parts.join("/"),
         detail: request.uri().query().unwrap_or_default().to_owned(),
     }
 }
 
-/// Every route with a policy: method, pattern, realm and verb, and where the name is.
+/// The policy of a route, for tests: its realm and verb, and where its resource is named.
 #[doc(hidden)]
 pub fn policy_of(method: &str, route: &str) -> Option<(String, String)> {
     let method: Method = method.parse().ok()?;
     match policy::find(&method, route) {
-        Found::Policy(found) => {
+        PolicyLookup::Policy(found) => {
             let verb = found.verb.as_str(Some(found.realm));
             Some((format!("{}:{verb}", found.realm.as_str()), format!("{:?}", found.name)))
         }
-        Found::NoRoute | Found::OtherMethods(_) | Found::Nothing => None,
+        PolicyLookup::NoRoute | PolicyLookup::OtherMethods(_) | PolicyLookup::NoPolicy => None,
     }
 }
 
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_told_apart_by_whole_parts() {
+    fn hook_paths_match_whole_path_segments() {
         for path in ["/api/v1/app", "/api/v1/app/x/msg", "/api/v1/background-task/1"] {
             assert!(is_hook(path), "{path}");
         }

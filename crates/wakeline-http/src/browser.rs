@@ -1,15 +1,16 @@
-//! Keeps web pages from driving a server that asks for no credentials.
+//! Protects a server that requires no credentials from requests made by web pages.
 //!
 //! # Where it sits
-//! In the guard, before anything else, and only while the server is open. With keys or tokens a
-//! page has nothing to send, and none of this is needed.
+//! In `guard`, before all other checks, and only while the server is open. If the server requires
+//! keys or tokens, a web page has no credentials to send and these checks are not needed.
 //!
 //! # Invariants
-//! * A request names this server by one of its own names. A page whose name was made to point here
-//!   (DNS rebinding) names its own, and is refused.
-//! * A request that a page of another origin caused is refused, unless the settings allow the
-//!   origin: browsers send `Origin` with all but plain loads, and `Sec-Fetch-Site` with those.
-//! * What is no browser sends neither header, and only the name matters.
+//! * A request must address this server by one of its own host names. A page that uses DNS
+//!   rebinding sends a host name of its own and is refused.
+//! * A request caused by a page of another origin is refused unless the settings allow the origin.
+//!   Browsers send `Origin` with all requests except plain loads, and `Sec-Fetch-Site` with plain
+//!   loads.
+//! * Clients other than browsers send neither header; for them only the host name is checked.
 
 use std::net::IpAddr;
 
@@ -20,11 +21,11 @@ use axum::http::{HeaderMap, header};
 use crate::error::ApiError;
 use crate::state::HttpSettings;
 
-/// Probes that say nothing but yes or no: load balancers call them by any name.
+/// Probes that reveal nothing. Load balancers call them under arbitrary host names.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Refuses a request that a web page caused, or may have caused. `public` are routes that everybody
-/// may call in any case: there a page that links to them is no danger.
+/// Refuses a request that a web page caused or may have caused. The origin of a request to a
+/// `public` route is not checked, because a link to such a route does no harm.
 pub(crate) fn check(
     settings: &HttpSettings,
     request: &Request,
@@ -37,7 +38,7 @@ pub(crate) fn check(
     let given = headers.get_all(header::HOST).iter();
     let given = given.map(|host| String::from_utf8_lossy(host.as_bytes()));
     let target = request.uri().authority().map(|target| target.as_str().into());
-    // No browser leaves the name out, so nothing is gained by refusing old clients that do.
+    // Browsers always send a host name, so old clients that omit it need not be refused.
     for host in given.chain(target) {
         if !is_own(settings, &host) {
             return Err(ApiError::unknown_host(&host));
@@ -46,7 +47,7 @@ pub(crate) fn check(
     if public { Ok(()) } else { check_origin(settings, headers) }
 }
 
-/// Whether a host, with or without a port, is this server.
+/// Whether a host, with or without a port, names this server.
 fn is_own(settings: &HttpSettings, host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host();
@@ -55,8 +56,8 @@ fn is_own(settings: &HttpSettings, host: &str) -> bool {
         return true;
     }
     let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
-    // One that listens on all addresses cannot list them. An address is no name that someone
-    // else could have made to point here.
+    // A server that listens on all addresses accepts any address: unlike a name, an address cannot
+    // be made to point here by someone else.
     let listen = settings.listen.is_some_and(|own| own == address || own.is_unspecified());
     address.is_loopback() || listen
 }
@@ -68,20 +69,17 @@ fn check_origin(settings: &HttpSettings, headers: &HeaderMap) -> Result<(), ApiE
     };
     if let Some(origin) = text(header::ORIGIN) {
         let own = text(header::HOST).is_some_and(|host| is_origin_of(&origin, &host));
-        return match own || allowed(&origin) {
-            true => Ok(()),
-            false => Err(ApiError::foreign_origin(&origin)),
-        };
+        return if own || allowed(&origin) { Ok(()) } else { Err(ApiError::other_origin(&origin)) };
     }
     match text(header::HeaderName::from_static("sec-fetch-site")).as_deref() {
         None | Some("same-origin" | "none") => Ok(()),
-        // Such a load does not say which page it is for.
+        // A plain load does not name its origin.
         Some(_) if allowed("*") => Ok(()),
-        Some(site) => Err(ApiError::foreign_origin(site)),
+        Some(site) => Err(ApiError::other_origin(site)),
     }
 }
 
-/// Whether an origin is the page of this very server.
+/// Whether an origin is that of this server itself.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))

@@ -1,8 +1,9 @@
-//! Calls from pages of other origins: refused by browsers, unless the settings name the origin.
+//! Cross-origin resource sharing (CORS): browsers refuse calls from pages of other origins unless
+//! the settings allow the origin.
 //!
 //! # Invariants
-//! * Credentials of browsers are never allowed: keys and tokens travel in a header that a page sets
-//!   itself, so `*` gives nothing away.
+//! * The browser's own credentials are never allowed. Keys and tokens are sent in a header that the
+//!   page sets itself, so allowing `*` exposes nothing.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -11,28 +12,28 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::state::AppState;
 
-/// What a page may send besides what every page may.
+/// Methods that an allowed page may use, and headers that it may set.
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const HEADERS: &str = "authorization, content-type, idempotency-key";
-/// Seconds for which a browser need not ask again.
+/// Seconds for which a browser may cache the result of a preflight request.
 const MAX_AGE: &str = "600";
 
-/// Answers a browser's questions, and marks answers for pages of origins that may read them.
+/// Answers preflight requests and adds the CORS headers to responses for allowed origins.
 pub(crate) async fn cors(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let Some(allowed) = allowed(&state.settings().cors_origins, request.headers()) else {
         return next.run(request).await;
     };
-    let asks = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = match request.method() == Method::OPTIONS && asks {
-        true => {
-            let fixed = [
-                (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
-                (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
-                (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE),
-            ];
-            (StatusCode::NO_CONTENT, fixed).into_response()
-        }
-        false => next.run(request).await,
+    let preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if preflight {
+        let fixed = [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+            (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+        ];
+        (StatusCode::NO_CONTENT, fixed).into_response()
+    } else {
+        next.run(request).await
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
@@ -42,7 +43,7 @@ pub(crate) async fn cors(State(state): State<AppState>, request: Request, next: 
     response
 }
 
-/// What to say of the origin that a request is from, if it is one of those that may read answers.
+/// The value of `Access-Control-Allow-Origin`, if the origin of the request is allowed.
 fn allowed(origins: &[String], headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN).filter(|_| !origins.is_empty())?;
     if origins.iter().any(|known| known == "*") {

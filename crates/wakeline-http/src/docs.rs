@@ -1,16 +1,16 @@
-//! The OpenAPI document, and the same as a page: no script, nothing from elsewhere.
+//! The OpenAPI document, and an HTML page rendered from it without scripts or external resources.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The OpenAPI document, as JSON. A test compares it with the routes.
+/// Returns the OpenAPI document as JSON. A test compares it with the routes.
 pub fn openapi() -> &'static str {
     include_str!("../openapi.json")
 }
 
-/// The page. Rendered once.
+/// The documentation page, rendered on the first call.
 pub(crate) fn page() -> &'static str {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
         let document = serde_json::from_str(openapi()).expect("the document is JSON");
@@ -37,7 +37,7 @@ fn render(document: &Value) -> String {
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{title} API</title><style>{STYLE}</style></head><body><h1>{title}</h1><p>{}</p>\
-         <p>Version {}. The same as a document: <a href=\"/openapi.json\">/openapi.json</a>.</p>",
+         <p>Version {}. As an OpenAPI document: <a href=\"/openapi.json\">/openapi.json</a>.</p>",
         escape(text(&document["info"]["description"])),
         escape(text(&document["info"]["version"])),
     );
@@ -54,13 +54,13 @@ fn operations(page: &mut String, document: &Value, tag: &str) {
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
         for (method, operation) in methods.as_object().into_iter().flatten() {
             if operation["tags"].as_array().is_some_and(|tags| tags.iter().any(|t| t == tag)) {
-                operation_details(page, (method, path), operation);
+                operation_details(page, method, path, operation);
             }
         }
     }
 }
 
-fn operation_details(page: &mut String, (method, path): (&str, &str), operation: &Value) {
+fn operation_details(page: &mut String, method: &str, path: &str, operation: &Value) {
     let _ = write!(
         page,
         "<details><summary><span class=\"m\">{method}</span> <code>{}</code> {}</summary><p>{}</p>",
@@ -80,7 +80,7 @@ fn operation_details(page: &mut String, (method, path): (&str, &str), operation:
     if let Some(schema) = operation["requestBody"]["content"]["application/json"].get("schema") {
         let _ = write!(page, "<p>Body: {}</p>", kind(schema));
     }
-    page.push_str("<table><tr><th>Status</th><th></th><th>Answer</th></tr>");
+    page.push_str("<table><tr><th>Status</th><th></th><th>Response</th></tr>");
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
         let schema = response["content"].as_object().and_then(|kinds| kinds.values().next());
         let schema = schema.map(|content| kind(&content["schema"])).unwrap_or_default();
@@ -94,7 +94,7 @@ fn operation_details(page: &mut String, (method, path): (&str, &str), operation:
 }
 
 fn schemas(page: &mut String, document: &Value) {
-    page.push_str("<h2>Shapes</h2>");
+    page.push_str("<h2>Schemas</h2>");
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
         let _ = write!(
             page,
@@ -117,7 +117,7 @@ fn schemas(page: &mut String, document: &Value) {
     }
 }
 
-/// The fields of a shape: its own, and those of the shapes that it is made of.
+/// The fields of a schema: its own and those of the schemas that it is composed of.
 fn fields<'a>(document: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
     if let Some(reference) = schema["$ref"].as_str() {
         let shape = document.pointer(reference.trim_start_matches('#'));
@@ -138,7 +138,7 @@ fn row(page: &mut String, cells: [String; 3]) {
     page.push_str("</tr>");
 }
 
-/// A schema in a few words, linked to its shape.
+/// A short description of a schema, with links to named schemas.
 fn kind(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = escape(reference.rsplit('/').next().unwrap_or_default());
@@ -151,9 +151,9 @@ fn kind(schema: &Value) -> String {
             return options.join(" or ");
         }
     }
-    if let Some(words) = schema["enum"].as_array() {
-        let words = words.iter().map(|word| format!("<code>{}</code>", escape(text(word))));
-        return words.collect::<Vec<_>>().join(" or ");
+    if let Some(values) = schema["enum"].as_array() {
+        let values = values.iter().map(|value| format!("<code>{}</code>", escape(text(value))));
+        return values.collect::<Vec<_>>().join(" or ");
     }
     let names: Vec<&str> = match &schema["type"] {
         Value::String(name) => vec![name],
@@ -172,12 +172,12 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A text in which code stands between backticks.
+/// Renders text in which code is enclosed in backticks.
 fn prose(text: &str) -> String {
     let parts = text.split('`').enumerate();
-    let parts = parts.map(|(place, part)| match place % 2 {
-        0 => escape(part),
-        _ => format!("<code>{}</code>", escape(part)),
+    let parts = parts.map(|(index, part)| {
+        let part = escape(part);
+        if index % 2 == 0 { part } else { format!("<code>{part}</code>") }
     });
     parts.collect()
 }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_and_every_shape_is_on_the_page() {
+    fn page_contains_every_route_and_schema() {
         let document = serde_json::from_str(openapi()).expect("JSON");
         let page = render(&document);
         let paths = document["paths"].as_object().expect("paths");
@@ -218,12 +218,12 @@ mod tests {
             assert!(page.contains(&format!("id=\"{target}\"")), "{target} leads nowhere");
         }
         assert!(!page.contains("<script"));
-        assert!(!page.contains('`'), "code is marked");
-        assert!(!page.contains("<table></table>"), "no shape is empty");
-        assert!(page.contains("array of <a href=\"#PushItemBody\">"), "lists say of what");
+        assert!(!page.contains('`'), "backticks are rendered as code");
+        assert!(!page.contains("<table></table>"), "no schema is empty");
+        assert!(page.contains("array of <a href=\"#PushItemBody\">"), "arrays name their items");
         assert!(
             page.contains("<code>completed</code> or <code>success</code>"),
-            "words are listed"
+            "enum values are listed"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Domain errors as HTTP answers. The only place that chooses statuses for failures.
+//! Maps domain errors to HTTP responses. This is the only place that chooses statuses for failures.
 
 use std::sync::Arc;
 
@@ -14,37 +14,36 @@ use wakeline_hook::HookError;
 use wakeline_queue::QueueError;
 use wakeline_store::StoreError;
 
-use crate::wire::hook::{HookInvalid, HookProblem, Mistake};
+use crate::wire::hook::{HookInvalid, HookInvalidEntry, HookProblem};
 
-/// What went wrong.
+/// The body of an error response.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
-    /// In words.
+    /// A description of the error for people.
     pub error: String,
-    /// A stable code; see the reference of errors.
+    /// A stable error code; the error reference lists all codes.
     pub code: &'static str,
 }
 
-/// A failed request.
+/// The failure of a request: its status, error code and message.
 #[derive(Debug, Clone)]
 pub struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
     retry_after_secs: Option<u64>,
-    /// The methods that the route takes.
+    /// The methods that the route accepts, for the `Allow` header.
     allow: Option<String>,
-    /// Where in the request it is; routes in Svix's shape tell.
-    place: Vec<String>,
+    /// Where in the request the error is. Only the routes of the Svix API report it.
+    location: Vec<String>,
 }
 
 impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        let (message, place) = (message.into(), Vec::new());
-        Self { status, code, message, retry_after_secs: None, allow: None, place }
+        let (message, location) = (message.into(), Vec::new());
+        Self { status, code, message, retry_after_secs: None, allow: None, location }
     }
 
-    /// What is wrong.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -58,38 +57,38 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// A field of the body that is wrong.
+    /// A field of the body is invalid.
     pub(crate) fn invalid_field(field: &str, message: impl Into<String>) -> Self {
-        // A name may be the caller's, with any number of dots.
-        let way = std::iter::once("body").chain(field.splitn(16, '.'));
-        Self { place: way.map(str::to_owned).collect(), ..Self::invalid(message) }
+        // The caller chooses unknown names, which may contain any number of dots.
+        let path = std::iter::once("body").chain(field.splitn(16, '.'));
+        Self { location: path.map(str::to_owned).collect(), ..Self::invalid(message) }
     }
 
-    /// A parameter of the query string that is wrong.
+    /// A query parameter is invalid.
     pub(crate) fn invalid_param(name: &str, message: impl Into<String>) -> Self {
-        Self { place: vec!["query".to_owned(), name.to_owned()], ..Self::invalid(message) }
+        Self { location: vec!["query".to_owned(), name.to_owned()], ..Self::invalid(message) }
     }
 
-    /// A part of the path, or a header, that is wrong.
+    /// A path parameter or a header is invalid.
     pub(crate) fn invalid_in(kind: &str, name: &str, message: impl Into<String>) -> Self {
-        let place = [kind, name].into_iter().filter(|part| !part.is_empty());
-        Self { place: place.map(str::to_owned).collect(), ..Self::invalid(message) }
+        let path = [kind, name].into_iter().filter(|part| !part.is_empty());
+        Self { location: path.map(str::to_owned).collect(), ..Self::invalid(message) }
     }
 
-    /// The caller does not say who they are, or not in a way that counts.
+    /// The request has no valid credentials.
     pub(crate) fn unauthorized(why: &str) -> Self {
         let message = format!("{why}: send an API key or a token as `Authorization: Bearer KEY`");
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
-    /// The caller may do something on this name, but not this.
+    /// The caller has permissions on this resource, but not the one that is needed.
     pub(crate) fn forbidden(scope: &str) -> Self {
         let message = format!("the key or token does not allow this: it needs the scope {scope}");
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
-    /// The caller may do nothing on this name: whether it exists is not told.
-    pub(crate) fn foreign() -> Self {
+    /// The caller has no permission on this resource. The error does not reveal whether it exists.
+    pub(crate) fn no_access() -> Self {
         Self::not_found("not found, or the key or token has no access to it")
     }
 
@@ -97,26 +96,26 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
-    /// The request calls the server by a name that is not its own.
+    /// The request addresses the server by a host name that is not its own.
     pub(crate) fn unknown_host(host: &str) -> Self {
         let message = format!(
-            "this server asks for no credentials, and so answers only to its own names, not to \
-             {host:?}: call it as localhost, name it with --allowed-host, or create a key"
+            "this server requires no credentials and therefore accepts only its own host names, \
+             not {host:?}: use localhost, allow the name with --allowed-host, or create an API key"
         );
         Self::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", message)
     }
 
     /// The request comes from a web page of another origin.
-    pub(crate) fn foreign_origin(origin: &str) -> Self {
+    pub(crate) fn other_origin(origin: &str) -> Self {
         let message = format!(
-            "this server asks for no credentials, and so refuses web pages of other origins \
-             ({origin:?}): allow the page with --cors-origin, or create a key"
+            "this server requires no credentials and therefore refuses requests from web pages of \
+             other origins ({origin:?}): allow the origin with --cors-origin, or create an API key"
         );
-        Self::new(StatusCode::FORBIDDEN, "foreign_origin", message)
+        Self::new(StatusCode::FORBIDDEN, "origin_not_allowed", message)
     }
 
     pub(crate) fn method_not_allowed(method: &str, allowed: String) -> Self {
-        let message = format!("this route takes {allowed}, not {method}");
+        let message = format!("this route accepts {allowed}, not {method}");
         let allow = Some(allowed);
         let error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
         Self { allow, ..error }
@@ -151,7 +150,7 @@ impl ApiError {
 
     pub(crate) fn unsupported_media_type(found: &str) -> Self {
         let message = match found {
-            "" => "the request has a body and no content-type: send \
+            "" => "the request has a body but no content-type: send \
                    `Content-Type: application/json`"
                 .to_owned(),
             found => format!("content-type must be application/json, not {found}"),
@@ -172,7 +171,7 @@ impl ApiError {
 
     pub(crate) fn draining() -> Self {
         let message =
-            "this node is shutting down: send the request to another node, or again in a moment";
+            "this node is shutting down: send the request to another node, or try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message).retry_after(1)
     }
 
@@ -180,18 +179,18 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message).retry_after(1)
     }
 
-    /// The store failed on the way: what was asked for may have happened.
+    /// The store failed during the operation, which may or may not have been committed.
     fn outcome_unknown(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", message).retry_after(1)
     }
 
-    /// The failure of a later step of a request, once an earlier one was written: it must not
-    /// say that nothing was done.
+    /// Converts the failure of a later step of a request whose earlier step was already written:
+    /// the error must not say that nothing was done.
     pub(crate) fn after_write(self) -> Self {
         match self.code {
             "store_unavailable" | "store_full" | "no_encryption_key" | "maintenance" => {
-                let message = "the change was written, but the store failed before its result \
-                               could be read; repeat the request, or read what is there";
+                let message = "the change was written, but the store failed before the result \
+                               could be read: repeat the request, or read the current state";
                 Self::outcome_unknown(message)
             }
             _ => self,
@@ -199,21 +198,21 @@ impl ApiError {
     }
 
     fn no_encryption_key() -> Self {
-        let message = "this is stored encrypted, and this server has no encryption key: set \
-                       WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
-                       `wakeline encryption-key` prints";
+        let message = "this data is stored encrypted, but this server has no encryption key: set \
+                       WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to a key generated by \
+                       `wakeline encryption-key`";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
     }
 
     fn maintenance() -> Self {
-        let message = "this server is under maintenance and accepts no messages, and nothing was \
+        let message = "this server is under maintenance and accepts no messages; nothing was \
                        stored: try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 
-    /// The same failure, saying where in the request it is.
-    pub(crate) fn at(mut self, place: &str) -> Self {
-        self.message = format!("{place}: {}", self.message);
+    /// Prefixes the message with the location of the error in the request.
+    pub(crate) fn at(mut self, location: &str) -> Self {
+        self.message = format!("{location}: {}", self.message);
         self
     }
 }
@@ -241,7 +240,7 @@ impl From<&StoreError> for ApiError {
         match error {
             StoreError::Unavailable { .. } => {
                 tracing::warn!(error = error_chain(error), "store unavailable");
-                Self::unavailable(format!("{error}: try again in a moment"))
+                Self::unavailable(format!("{error}: try again later"))
             }
             StoreError::Transient { .. } => {
                 tracing::warn!(error = error_chain(error), "store interrupted");
@@ -302,7 +301,8 @@ impl From<ClientError> for ApiError {
                     ClientError::Provider(ProviderError::Retryable { .. })
                 ) =>
                 {
-                    // Another provider's failure: it does not say whether something was done.
+                    // The error comes from another provider and does not say whether the operation
+                    // was committed.
                     Self::outcome_unknown(&error.to_string())
                 }
                 None => Self::internal(&error),
@@ -321,8 +321,8 @@ impl From<HookError> for ApiError {
         match &error {
             HookError::Invalid { field, .. } => Self::invalid_field(field, error.to_string()),
             HookError::Schema { .. } => Self::invalid_field("payload", error.to_string()),
-            HookError::NoKeyRing => Self::no_encryption_key(),
-            HookError::Sealed { .. } => Self::internal(&error),
+            HookError::NoEncryptionKeys => Self::no_encryption_key(),
+            HookError::Encryption { .. } => Self::internal(&error),
             HookError::Contended => Self::conflict(error.to_string()),
             HookError::TooManyWaiters { retry_after } => {
                 let message = "too many clients are waiting on this node: try again later, or on \
@@ -336,15 +336,15 @@ impl From<HookError> for ApiError {
 }
 
 impl ApiError {
-    /// The failure as routes in Svix's shape tell it.
+    /// Renders the error in the format of the Svix API.
     pub(crate) fn into_hook_response(self) -> Response {
         if self.code != "invalid_request" {
             let body = Json(HookProblem { code: self.code, detail: self.message.clone() });
             return self.finish((self.status, body).into_response());
         }
-        let loc = if self.place.is_empty() { vec!["body".to_owned()] } else { self.place };
-        let mistake = Mistake { loc, msg: self.message, kind: "value_error" };
-        let body = Json(HookInvalid { detail: vec![mistake] });
+        let loc = if self.location.is_empty() { vec!["body".to_owned()] } else { self.location };
+        let entry = HookInvalidEntry { loc, msg: self.message, kind: "value_error" };
+        let body = Json(HookInvalid { detail: vec![entry] });
         (StatusCode::UNPROCESSABLE_ENTITY, body).into_response()
     }
 
@@ -367,7 +367,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = Json(Problem { error: self.message.clone(), code: self.code });
         let mut response = self.finish((self.status, body).into_response());
-        // For the guard, which knows the shape of the route.
+        // `guard` knows the error format of the route and may render the error again.
         response.extensions_mut().insert(self);
         response
     }
@@ -378,8 +378,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_store_failure_has_its_status_and_says_whether_to_come_back() {
-        let source = || "the driver's words".into();
+    fn store_errors_map_to_status_and_retry_after() {
+        let source = || "text of the driver".into();
         let operation = "push";
         let table = [
             (StoreError::Transient { operation, source: source() }, 503, "outcome_unknown"),
@@ -399,8 +399,8 @@ mod tests {
             assert_eq!((answer.status.as_u16(), answer.code), (status, code), "{error}");
             assert!(!answer.message.contains("driver"), "{}", answer.message);
             let response = answer.into_response();
-            let again = response.headers().contains_key(header::RETRY_AFTER);
-            assert_eq!(again, matches!(status, 503 | 507), "{error}");
+            let has_retry_after = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(has_retry_after, matches!(status, 503 | 507), "{error}");
         }
     }
 }

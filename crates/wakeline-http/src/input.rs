@@ -1,4 +1,5 @@
-//! Reading requests: bodies, query parameters and path parts, with errors that name what is wrong.
+//! Extractors for bodies, query parameters, path parameters and headers. Their errors name the
+//! field or parameter that is wrong.
 
 mod explain;
 pub(crate) mod strict;
@@ -21,16 +22,15 @@ use wakeline_core::{IdempotencyKey, check_json_depth};
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// A request body that says it is JSON, within the limits of size and time; and what its route
-/// knows.
-pub(crate) struct Body(pub(crate) Bytes, Option<&'static strict::Known>);
+/// A JSON request body within the limits of size and time, with the schema of its route.
+pub(crate) struct JsonBody(pub(crate) Bytes, Option<&'static strict::RouteSchema>);
 
-impl FromRequest<AppState> for Body {
+impl FromRequest<AppState> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let known = request.extensions().get::<MatchedPath>();
-        let known = known.and_then(|route| strict::find(request.method(), route.as_str()));
+        let route = request.extensions().get::<MatchedPath>();
+        let schema = route.and_then(|route| strict::find(request.method(), route.as_str()));
         let typed = check_content_type(request.headers())?;
         check_content_encoding(request.headers())?;
         let limit = state.settings().body_bytes_max;
@@ -42,10 +42,12 @@ impl FromRequest<AppState> for Body {
             Ok(body) => {
                 let body = body.to_bytes();
                 check_json_depth(&body)?;
-                // A page may send a body without a type to any server, and need not ask.
-                match typed || body.is_empty() {
-                    true => Ok(Self(body, known)),
-                    false => Err(ApiError::unsupported_media_type("")),
+                // A web page may send a body without a content-type to any server without a
+                // preflight request, so such a body is refused.
+                if typed || body.is_empty() {
+                    Ok(Self(body, schema))
+                } else {
+                    Err(ApiError::unsupported_media_type(""))
                 }
             }
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
@@ -56,18 +58,18 @@ impl FromRequest<AppState> for Body {
     }
 }
 
-impl Body {
-    /// Parses the body. The error names the field and the position.
+impl JsonBody {
+    /// Parses the body. The error names the field or the position.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.0.is_empty() {
             return Err(ApiError::invalid("the request has no body: send a JSON object"));
         }
-        self.1.map_or(Ok(()), |known| known.check_body(&self.0))?;
-        // The plain parser is faster; the one that knows the path runs only to explain a failure.
+        self.1.map_or(Ok(()), |schema| schema.check_body(&self.0))?;
+        // The plain parser is faster, so the parser that tracks the path only explains errors.
         serde_json::from_slice(&self.0).map_err(|plain| {
             let mut parser = serde_json::Deserializer::from_slice(&self.0);
             match serde_path_to_error::deserialize::<_, T>(&mut parser) {
-                Err(error) if is_a_way(error.path()) => {
+                Err(error) if has_location(error.path()) => {
                     explain::explain(&error.path().to_string(), error.inner())
                 }
                 _ => explain::explain("", &plain),
@@ -75,7 +77,8 @@ impl Body {
         })
     }
 
-    /// Parses the body, or takes the default if there is none. PHP writes an empty object as `[]`.
+    /// Parses the body, or returns the default if there is none. `[]` counts as an empty body,
+    /// because PHP encodes an empty object that way.
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         match self.0.trim_ascii() {
             b"" | b"[]" => Ok(T::default()),
@@ -84,13 +87,13 @@ impl Body {
     }
 }
 
-/// Whether a path leads somewhere: in malformed JSON it may not.
-fn is_a_way(path: &serde_path_to_error::Path) -> bool {
+/// Whether the path of a parse error names a location, which it may not do for malformed JSON.
+fn has_location(path: &serde_path_to_error::Path) -> bool {
     let unknown = |part: &Segment| matches!(part, Segment::Unknown);
     path.iter().next().is_some_and(|first| !unknown(first))
 }
 
-/// Whether the body says that it is JSON; an error if it says that it is something else.
+/// Returns whether the content-type is JSON, or an error if it is something else.
 fn check_content_type(headers: &HeaderMap) -> Result<bool, ApiError> {
     let Some(found) = headers.get(header::CONTENT_TYPE) else {
         return Ok(false);
@@ -102,11 +105,11 @@ fn check_content_type(headers: &HeaderMap) -> Result<bool, ApiError> {
     if json { Ok(true) } else { Err(ApiError::unsupported_media_type(&found)) }
 }
 
-/// Bodies come as they are: unpacking one would make of a few bytes any number of them.
+/// Refuses compressed bodies: a few bytes could decompress to any number of bytes.
 fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut found = headers.get_all(header::CONTENT_ENCODING).iter();
-    let packed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-    match found.find(packed) {
+    let compressed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    match found.find(compressed) {
         Some(value) => {
             Err(ApiError::unsupported_encoding(&String::from_utf8_lossy(value.as_bytes())))
         }
@@ -114,10 +117,10 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// The query string.
-pub(crate) struct Params(HashMap<String, String>);
+/// The query parameters of a request.
+pub(crate) struct QueryParams(HashMap<String, String>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Params {
+impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
@@ -129,13 +132,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-impl Params {
-    /// A parameter as it stands.
+impl QueryParams {
+    /// The value of a parameter, unparsed.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A whole number within bounds.
+    /// Parses a whole number within bounds; `default` if the parameter is missing.
     pub(crate) fn number(
         &self,
         name: &str,
@@ -156,12 +159,12 @@ impl Params {
         }
     }
 
-    /// `true`, `1`, `false` or `0`.
+    /// Parses `true`, `1`, `false` or `0`; false if the parameter is missing.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         self.flag_or(name, false)
     }
 
-    /// The same, with what it is if it is not there.
+    /// Like [`flag`](Self::flag), with a default of the caller's choice.
     pub(crate) fn flag_or(&self, name: &str, default: bool) -> Result<bool, ApiError> {
         match self.text(name) {
             None => Ok(default),
@@ -174,14 +177,17 @@ impl Params {
         }
     }
 
-    /// A moment, by the rules of [`moment`].
-    pub(crate) fn moment(&self, name: &str) -> Result<Option<wakeline_core::Timestamp>, ApiError> {
-        let read = |text: &str| read_moment(text).ok_or_else(|| not_a_moment(name, text));
+    /// Parses a timestamp by the rules of [`lenient_timestamp`].
+    pub(crate) fn timestamp(
+        &self,
+        name: &str,
+    ) -> Result<Option<wakeline_core::Timestamp>, ApiError> {
+        let read = |text: &str| read_timestamp(text).ok_or_else(|| not_a_timestamp(name, text));
         let located = |error: String| ApiError::invalid_param(name, error);
         self.text(name).map(|text| read(text).map_err(located)).transpose()
     }
 
-    /// Texts with commas between them.
+    /// Splits a comma-separated list and drops empty items.
     pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         let all = self.text(name).unwrap_or_default();
         all.split(',').filter(|text| !text.is_empty())
@@ -193,7 +199,7 @@ impl Params {
         Self(pairs.iter().map(own).collect())
     }
 
-    /// A name, an id or a number that parses itself; absent if it is not there.
+    /// Parses a parameter with `parse`; `None` if the parameter is missing.
     pub(crate) fn parsed<T>(
         &self,
         name: &str,
@@ -203,10 +209,10 @@ impl Params {
     }
 }
 
-/// The parts of the path, percent-decoded.
-pub(crate) struct Parted<T>(pub(crate) T);
+/// The path parameters of a request, percent-decoded.
+pub(crate) struct PathParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequestParts<S> for Parted<T> {
+impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
@@ -218,10 +224,10 @@ impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequestParts<S> f
     }
 }
 
-/// A moment as ISO 8601 with a zone.
+/// Parses an ISO 8601 timestamp with a time zone.
 pub(crate) fn timestamp(field: &str, text: &str) -> Result<wakeline_core::Timestamp, ApiError> {
     jiff::Timestamp::from_str(text)
-        .map(|moment| wakeline_core::Timestamp(moment.as_microsecond()))
+        .map(|parsed| wakeline_core::Timestamp(parsed.as_microsecond()))
         .map_err(|_| {
             ApiError::invalid(format!(
                 "{field} must be a time like 2026-01-31T12:00:00Z, not {text:?}"
@@ -229,41 +235,46 @@ pub(crate) fn timestamp(field: &str, text: &str) -> Result<wakeline_core::Timest
         })
 }
 
-/// A moment as ISO 8601; without a zone it is UTC, as some clients leave it out.
-pub(crate) fn moment(field: &str, text: &str) -> Result<wakeline_core::Timestamp, ApiError> {
-    read_moment(text).ok_or_else(|| ApiError::invalid_field(field, not_a_moment(field, text)))
+/// Parses an ISO 8601 timestamp. Some clients omit the time zone; it then defaults to UTC.
+pub(crate) fn lenient_timestamp(
+    field: &str,
+    text: &str,
+) -> Result<wakeline_core::Timestamp, ApiError> {
+    read_timestamp(text).ok_or_else(|| ApiError::invalid_field(field, not_a_timestamp(field, text)))
 }
 
-fn read_moment(text: &str) -> Option<wakeline_core::Timestamp> {
+fn read_timestamp(text: &str) -> Option<wakeline_core::Timestamp> {
     let zoned = jiff::Timestamp::from_str(text).ok();
-    let moment = zoned.or_else(|| {
-        let plain = jiff::civil::DateTime::from_str(text).ok()?;
-        jiff::tz::Offset::UTC.to_timestamp(plain).ok()
+    let parsed = zoned.or_else(|| {
+        let local = jiff::civil::DateTime::from_str(text).ok()?;
+        jiff::tz::Offset::UTC.to_timestamp(local).ok()
     });
-    moment.map(|moment| wakeline_core::Timestamp(moment.as_microsecond()))
+    parsed.map(|parsed| wakeline_core::Timestamp(parsed.as_microsecond()))
 }
 
-fn not_a_moment(field: &str, text: &str) -> String {
+fn not_a_timestamp(field: &str, text: &str) -> String {
     format!("{field} must be a time like 2026-01-31T12:00:00Z, not {text:?}")
 }
 
-/// Longest word that a caller may choose freely, in bytes.
-const WORD_BYTES_MAX: usize = 255;
+/// Maximum length in bytes of a short text that the caller chooses freely.
+const SHORT_TEXT_BYTES_MAX: usize = 255;
 
-/// Refuses what is not short, or has what databases or terminals choke on.
-pub(crate) fn word(field: &str, text: &str) -> Result<(), ApiError> {
-    if text.len() > WORD_BYTES_MAX || text.chars().any(char::is_control) {
-        let message =
-            format!("{field} must have at most {WORD_BYTES_MAX} bytes and no control characters");
+/// Refuses a text that is too long, or that contains control characters, which databases and
+/// terminals may not accept.
+pub(crate) fn check_short_text(field: &str, text: &str) -> Result<(), ApiError> {
+    if text.len() > SHORT_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+        let message = format!(
+            "{field} must have at most {SHORT_TEXT_BYTES_MAX} bytes and no control characters"
+        );
         return Err(ApiError::invalid_field(field, message));
     }
     Ok(())
 }
 
-/// The key under which a request can be repeated without harm.
-pub(crate) struct Repeatable(pub(crate) Option<IdempotencyKey>);
+/// The `idempotency-key` header, which makes a request safe to retry.
+pub(crate) struct IdempotencyHeader(pub(crate) Option<IdempotencyKey>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Repeatable {
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyHeader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {

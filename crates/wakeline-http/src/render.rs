@@ -1,18 +1,19 @@
-//! Small pieces of answers that several routes share.
+//! Rendering of times and payloads, shared by several routes.
 
 use serde_json::value::RawValue;
 use wakeline_core::Timestamp;
 use wakeline_store::StoreError;
 
-/// A moment as ISO 8601 in UTC with microseconds.
-pub(crate) fn time(moment: Timestamp) -> String {
-    match jiff::Timestamp::from_microsecond(moment.0) {
-        Ok(moment) => format!("{moment:.6}"),
-        Err(_) => moment.0.to_string(),
+/// Formats a timestamp as ISO 8601 in UTC with microseconds.
+pub(crate) fn time(time: Timestamp) -> String {
+    match jiff::Timestamp::from_microsecond(time.0) {
+        Ok(time) => format!("{time:.6}"),
+        Err(_) => time.0.to_string(),
     }
 }
 
-/// A stored payload as JSON. It was JSON when it came in, so anything else is damage.
+/// Returns a stored payload as JSON. It was valid JSON when it was stored, so anything else means
+/// that the row is corrupt.
 pub(crate) fn payload<'a>(
     bytes: &'a [u8],
     id: &dyn std::fmt::Display,
@@ -34,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_payload_is_named_not_dropped() {
+    fn corrupt_payload_is_an_error_that_names_the_message() {
         let error = payload(b"{broken", &"m-1").expect_err("not JSON");
         assert_eq!(
             error.to_string(),

@@ -1,15 +1,16 @@
-//! The accept loop: connections in, with limits of number and time; a drain on the way out.
+//! The accept loop: accepts connections within limits of number and time, and drains them on
+//! shutdown.
 //!
 //! # Where it sits
-//! The binary and the tests hand it a bound listener and an app.
+//! The binary and the tests pass a bound listener and the state of the routes.
 //!
 //! # Invariants
-//! * Headers that do not arrive in time end the connection (`axum::serve` has no timer for that),
-//!   and so do answers that nobody reads.
-//! * Near the descriptor limit a connection is answered 503, not left hanging.
-//! * After shutdown parked pops are answered at once and what is in flight finishes, bounded by
-//!   the drain time. Meanwhile new connections are still taken, so that probes see `/readyz` say
-//!   503, but serve one request each.
+//! * A connection is closed if request headers do not arrive in time (`axum::serve` has no timer
+//!   for that), or if its client does not read a response.
+//! * At the limit of connections a new connection is answered 503 instead of being left waiting.
+//! * After shutdown, waiting pops are answered immediately and requests in flight finish, bounded
+//!   by the drain time. Meanwhile new connections are still accepted, so that probes receive 503
+//!   from `/readyz`, but each serves only one request.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,20 +33,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakeline_core::error_chain;
 
-use crate::socket::Socket;
+use crate::socket::ClientSocket;
 use crate::state::AppState;
-use crate::tls::{Certificates, Wire};
+use crate::tls::{Certificates, ServerStream};
 
 /// Limits of the accept loop.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Most connections at a time.
+    /// The maximum number of concurrent connections.
     pub connections_max: usize,
-    /// Time in which a request's headers must have arrived; also how long a connection may idle.
+    /// The time within which a request's headers must arrive; also how long a connection may idle.
     pub header_timeout: Duration,
-    /// Time in which a client must take in some of its answer.
+    /// The time within which a client must read some of a pending response.
     pub write_timeout: Duration,
-    /// Time that requests in flight have to finish after shutdown.
+    /// How long requests in flight may take to finish after shutdown.
     pub drain_timeout: Duration,
 }
 
@@ -68,12 +69,12 @@ pub struct Server {
     tls: Option<Certificates>,
 }
 
-/// Connections that may wait to be accepted. A herd of consumers that comes back at once must not
-/// be told to try again a second later, as the kernel does when its queue is full.
+/// The number of connections that may wait to be accepted. It is large because many consumers may
+/// reconnect at the same moment; when the kernel's queue is full, they retry only a second later.
 const BACKLOG: u32 = 4096;
 
 impl Server {
-    /// A listener on an address, with room for a herd.
+    /// Binds a listener whose backlog is large enough for many clients that connect at once.
     pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -81,52 +82,65 @@ impl Server {
         socket.listen(BACKLOG)
     }
 
-    /// A server that has not begun to accept.
+    /// Creates a server, which accepts connections once [`run`](Self::run) is called.
     pub fn new(listener: TcpListener, state: AppState, options: ServerOptions) -> Self {
         Self { listener, state, options, tls: None }
     }
 
-    /// The same with TLS, if there is a certificate.
+    /// Uses TLS, if there is a certificate.
     pub fn with_tls(self, tls: Option<Certificates>) -> Self {
         Self { tls, ..self }
     }
 
-    /// Serves until `shutdown`, then drains. True if everything in flight finished in time.
+    /// Serves until `shutdown`, then drains. Returns whether all requests in flight finished in
+    /// time.
     pub async fn run(self, shutdown: CancellationToken) -> bool {
         let app = crate::app(self.state.clone());
         let slots = Arc::new(Semaphore::new(self.options.connections_max));
         let ServerOptions { header_timeout, write_timeout, .. } = self.options;
         let tls = self.tls.clone();
-        let door = Door { app, slots, header_timeout, write_timeout, tls, one_request: false };
+        let context = ConnectionContext {
+            app,
+            slots,
+            header_timeout,
+            write_timeout,
+            tls,
+            one_request: false,
+        };
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(&door, |connection| {
+            () = self.accept(&context, |connection| {
                 tokio::spawn(ended(graceful.watch(connection)))
             }) => {}
             () = shutdown.cancelled() => {}
         }
         self.state.drain();
         let drained = tokio::time::timeout(self.options.drain_timeout, graceful.shutdown());
-        let (late, brief) = (TaskTracker::new(), door.brief());
+        let (late, one_request) = (TaskTracker::new(), context.with_one_request());
         let clean = tokio::select! {
-            () = self.accept(&brief, |connection| late.spawn(ended(connection))) => false,
+            () = self.accept(&one_request, |connection| late.spawn(ended(connection))) => false,
             drained = drained => drained.is_ok(),
         };
         drop(self.listener);
         late.close();
-        // What came during the drain gets a moment, not another drain time.
+        // Connections accepted during the drain get a second, not another drain time.
         let _ = tokio::time::timeout(Duration::from_secs(1), late.wait()).await;
         clean
     }
 
-    /// Takes connections for ever.
-    async fn accept(&self, door: &Door, serve: impl Fn(Connection) -> JoinHandle<()>) {
+    /// Accepts connections until the future is dropped.
+    async fn accept(
+        &self,
+        context: &ConnectionContext,
+        serve: impl Fn(Connection) -> JoinHandle<()>,
+    ) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => match Arc::clone(&door.slots).try_acquire_owned() {
-                    Ok(slot) => drop(serve(door.connection(stream, slot))),
-                    // Over TLS there is no telling why without the very cost that is saved.
-                    Err(_) if door.tls.is_some() => drop(stream),
+                Ok((stream, _)) => match Arc::clone(&context.slots).try_acquire_owned() {
+                    Ok(slot) => drop(serve(context.connection(stream, slot))),
+                    // Sending a response over TLS would need a handshake, which is the cost that
+                    // the limit avoids.
+                    Err(_) if context.tls.is_some() => drop(stream),
                     Err(_) => refuse(stream),
                 },
                 Err(error) => pause_after(&error).await,
@@ -135,11 +149,11 @@ impl Server {
     }
 }
 
-type Connection = http1::Connection<TokioIo<Wire>, Service>;
+type Connection = http1::Connection<TokioIo<ServerStream>, ConnectionService>;
 
-/// What every connection gets.
+/// What a connection needs to be served.
 #[derive(Clone)]
-struct Door {
+struct ConnectionContext {
     app: Router,
     slots: Arc<Semaphore>,
     header_timeout: Duration,
@@ -148,33 +162,36 @@ struct Door {
     one_request: bool,
 }
 
-impl Door {
-    /// The same for connections that serve one request.
-    fn brief(&self) -> Self {
+impl ConnectionContext {
+    /// The same context for connections that serve only one request.
+    fn with_one_request(&self) -> Self {
         Self { one_request: true, ..self.clone() }
     }
 
     fn connection(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> Connection {
-        let socket = Socket::new(stream, self.write_timeout);
-        let wire = match &self.tls {
+        let socket = ClientSocket::new(stream, self.write_timeout);
+        let stream = match &self.tls {
             Some(certificates) => certificates.accept(socket),
-            None => Wire::Plain(socket),
+            None => ServerStream::Plain(socket),
         };
         http1::Builder::new()
             .timer(TokioTimer::new())
             .keep_alive(!self.one_request)
             .header_read_timeout(self.header_timeout)
-            .serve_connection(TokioIo::new(wire), Service { app: self.app.clone(), _slot: slot })
+            .serve_connection(
+                TokioIo::new(stream),
+                ConnectionService { app: self.app.clone(), _slot: slot },
+            )
     }
 }
 
-/// The app, as one connection calls it. Holds the connection's slot.
-struct Service {
+/// The routes, as one connection calls them. Holds the connection's slot until it ends.
+struct ConnectionService {
     app: Router,
     _slot: OwnedSemaphorePermit,
 }
 
-impl hyper::service::Service<hyper::Request<Incoming>> for Service {
+impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
     type Response = axum::response::Response;
     type Error = Infallible;
     type Future = axum::routing::future::RouteFuture<Infallible>;
@@ -185,15 +202,16 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
     }
 }
 
-/// Waits for a connection's end. How it ends is the client's business: resets are ordinary.
+/// Waits for a connection's end. Errors are logged at debug level only, because clients may reset
+/// connections at any time.
 async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
     if let Err(error) = connection.await {
         tracing::debug!(error = error_chain(&error), "connection ended");
     }
 }
 
-/// Answers that this node is at its limit of connections, without spending a connection's memory on
-/// it.
+/// Answers 503 because this node is at its limit of connections, without the memory of a full
+/// connection.
 fn refuse(mut stream: TcpStream) {
     metrics::counter!("wakeline_http_connections_refused_total").increment(1);
     tokio::spawn(async move {
@@ -202,7 +220,7 @@ fn refuse(mut stream: TcpStream) {
             r#""code":"too_many_connections"}"#
         );
         let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+            "HTTP/1.1 503 ConnectionService Unavailable\r\ncontent-type: application/json\r\n\
              retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -214,7 +232,8 @@ fn refuse(mut stream: TcpStream) {
     });
 }
 
-/// Out of descriptors: accepting again at once would spin.
+/// Waits after a failed accept. Without file descriptors, for example, accepting again immediately
+/// would spin.
 async fn pause_after(error: &io::Error) {
     let harmless = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !harmless.contains(&error.kind()) {

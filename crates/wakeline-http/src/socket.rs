@@ -1,14 +1,14 @@
-//! An accepted socket that does not wait for its client for ever.
+//! An accepted socket with a limit on how long a write may be stuck.
 //!
 //! # Where it sits
 //! The accept loop wraps every connection in it.
 //!
 //! # Invariants
-//! * A write that makes no progress within its time ends the connection: a client that never reads
-//!   its answer holds a descriptor and the answer's memory no longer than that.
-//! * Nothing is timed while nothing is being written: a parked pop may take as long as it likes.
-//! * A client that is gone without a word is found by the kernel's probes, so that whatever is
-//!   parked for it is dropped.
+//! * A write that makes no progress within the write timeout ends the connection, so that a client
+//!   that never reads its response does not hold a descriptor and the response's memory for longer.
+//! * No timer runs while nothing is being written: a waiting pop may take any time.
+//! * The kernel's keepalive probes detect a client that disappeared without closing its connection,
+//!   so that requests waiting for it are dropped.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -21,33 +21,33 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// Silence after which the kernel asks whether the client is still there.
+/// Idle time after which the kernel begins to probe whether the client still exists.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 
-/// Time between two probes.
+/// The time between two probes.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 
-/// Probes without an answer that end the connection.
+/// The number of unanswered probes after which the connection ends.
 const PROBES_MAX: u32 = 3;
 
-/// A client's socket.
-pub(crate) struct Socket {
+/// The socket of a client.
+pub(crate) struct ClientSocket {
     stream: TcpStream,
     write_timeout: Duration,
-    /// Set while a write is stuck. Boxed, because most connections never have one.
+    /// The timer of a stuck write. Boxed, because most connections never need one.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Socket {
+impl ClientSocket {
     pub(crate) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
-        // Whatever the kernel refuses here, the connection works without.
+        // The connection works without these options if the kernel refuses them.
         let _ = stream.set_nodelay(true);
         let _ = probe(&stream);
         Self { stream, write_timeout, stuck: None }
     }
 
-    /// Passes a write's outcome on; if it is stuck, only for so long.
-    fn in_time(
+    /// Returns the result of a write, or an error once the write has been stuck for the timeout.
+    fn limit_time(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -70,7 +70,7 @@ fn probe(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(stream, PROBES_MAX)
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -88,7 +88,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.in_time(cx, written)
+        this.limit_time(cx, written)
     }
 
     fn poll_write_vectored(
@@ -98,7 +98,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.in_time(cx, written)
+        this.limit_time(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -121,12 +121,12 @@ mod tests {
 
     use super::*;
 
-    async fn pair(write_timeout: Duration) -> (TcpStream, Socket) {
+    async fn pair(write_timeout: Duration) -> (TcpStream, ClientSocket) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("connected");
         let (stream, _) = listener.accept().await.expect("accepted");
-        (client, Socket::new(stream, write_timeout))
+        (client, ClientSocket::new(stream, write_timeout))
     }
 
     #[tokio::test]
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_moves_nothing_fails_and_one_that_moves_does_not() {
+    async fn only_a_write_without_progress_times_out() {
         let (mut client, mut socket) = pair(Duration::from_millis(200)).await;
         let much = vec![7; 32 << 20];
-        let stuck = socket.write_all(&much).await.expect_err("nobody reads");
+        let stuck = socket.write_all(&much).await.expect_err("the client does not read");
         assert_eq!(stuck.kind(), io::ErrorKind::TimedOut);
         let mut read = vec![0; 1 << 20];
         let pause = Duration::from_millis(100);
         while let Ok(Ok(1..)) = tokio::time::timeout(pause, client.read(&mut read)).await {}
-        socket.write_all(b"more").await.expect("there is room again");
+        socket.write_all(b"more").await.expect("there is space in the buffers again");
     }
 }

@@ -1,4 +1,4 @@
-//! What every route shares.
+//! The state that all routes share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use wakeline_store::{FanOut, HintSink, Maintenance, MaintenanceSet, PushGate, Se
 
 use crate::error::ApiError;
 
-/// How long probes go by what the store last said.
+/// How long the result of a store ping is cached for probes.
 const PING_KEPT: Duration = Duration::from_millis(500);
 
-/// Limits and defaults of the HTTP face.
+/// Limits and defaults of the HTTP API.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// How long a waiting pop waits if it does not say.
+    /// How long a waiting pop waits if the request gives no timeout.
     pub default_timeout: Duration,
-    /// How many messages a pop takes if it does not say.
+    /// How many messages a pop claims if the request gives no batch size.
     pub default_batch_len: u32,
-    /// Longest wait that a pop may ask for.
+    /// The maximum timeout of a waiting pop.
     pub wait_max: Duration,
-    /// Most messages that a pop may ask for, and that a push or ack may carry.
+    /// The maximum number of messages in a pop, push or ack.
     pub batch_len_max: u32,
-    /// Once a pop has so many bytes of payload it takes no more messages.
+    /// A pop claims no more messages once their payloads have this many bytes.
     pub pop_bytes_max: u64,
-    /// Longest request body.
+    /// The maximum size of a request body in bytes.
     pub body_bytes_max: usize,
-    /// Time in which a request body must have arrived.
+    /// The time within which a request body must arrive.
     pub body_timeout: Duration,
-    /// Origins whose pages may call from browsers; `*` for all. None, unless set.
+    /// Origins whose pages may call the API from browsers; `*` allows all, empty allows none.
     pub cors_origins: Vec<String>,
-    /// Names by which clients call the server while it asks for no credentials, besides those of
-    /// this machine and the address it listens on.
+    /// Host names that a server without credentials accepts, in addition to `localhost`, loopback
+    /// addresses and the address that it listens on.
     pub allowed_hosts: Vec<String>,
     /// The address that the server listens on.
     pub listen: Option<IpAddr>,
-    /// What becomes of pushes during a maintenance that does not say.
+    /// What happens to pushes during a maintenance whose request gives no mode.
     pub maintenance_pushes: PushGate,
 }
 
@@ -65,70 +65,70 @@ impl Default for HttpSettings {
     }
 }
 
-/// What the routes are about.
+/// The services that the routes call.
 #[derive(Clone)]
-pub struct Faces {
-    /// Queues.
+pub struct Apis {
+    /// The queue service.
     pub queue: QueueService,
-    /// Orchestrations.
+    /// The provider of orchestrations.
     pub flow: StoreProvider,
-    /// Webhooks.
+    /// The webhook service.
     pub hook: HookService,
-    /// Who calls, and what they may do.
+    /// Authentication and permissions.
     pub access: Access,
 }
 
-/// What every route shares. Cheap to clone.
+/// The state that all routes share. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
-    shared: Arc<Shared>,
+    shared: Arc<AppShared>,
 }
 
-struct Shared {
-    faces: Faces,
+struct AppShared {
+    apis: Apis,
     flow: Client,
     settings: HttpSettings,
     metrics: Option<PrometheusHandle>,
     draining: AtomicBool,
-    /// When the store was last asked whether it answers, and what it said.
+    /// When the store was last pinged, and with which result.
     pinged: tokio::sync::Mutex<Option<(Instant, Result<Maintenance, ApiError>)>>,
-    /// Who else is told of what a transaction of the queue made available.
+    /// Receives the hints for orchestrations and webhooks that a queue transaction caused.
     others: Arc<dyn HintSink>,
 }
 
 impl AppState {
-    /// State over the faces. Without a metrics handle `/metrics` is empty.
-    pub fn new(faces: Faces, settings: HttpSettings, metrics: Option<PrometheusHandle>) -> Self {
+    /// Creates the state from the services. Without a metrics handle, `/metrics` is empty.
+    pub fn new(apis: Apis, settings: HttpSettings, metrics: Option<PrometheusHandle>) -> Self {
         let draining = AtomicBool::new(false);
-        let flow = Client::new(Arc::new(faces.flow.clone()));
-        let others: [Arc<dyn HintSink>; 2] = [Arc::new(faces.flow.clone()), faces.hook.sink()];
+        let flow = Client::new(Arc::new(apis.flow.clone()));
+        let others: [Arc<dyn HintSink>; 2] = [Arc::new(apis.flow.clone()), apis.hook.sink()];
         let others = Arc::new(FanOut(others.into()));
         let pinged = tokio::sync::Mutex::default();
-        let shared = Shared { faces, flow, settings, metrics, draining, pinged, others };
+        let shared = AppShared { apis, flow, settings, metrics, draining, pinged, others };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Who calls, and what they may do.
+    /// Authentication and permissions.
     pub fn access(&self) -> &Access {
-        &self.shared.faces.access
+        &self.shared.apis.access
     }
 
-    /// The webhooks' operations.
+    /// The webhook service.
     pub fn hook(&self) -> &HookService {
-        &self.shared.faces.hook
+        &self.shared.apis.hook
     }
 
-    /// The orchestrations' operations.
+    /// The orchestration client.
     pub fn flow(&self) -> &Client {
         &self.shared.flow
     }
 
-    /// The queue's operations.
+    /// The queue service.
     pub fn queue(&self) -> &QueueService {
-        &self.shared.faces.queue
+        &self.shared.apis.queue
     }
 
-    /// Tells waiters of orchestrations and webhooks.
+    /// The hint sink that wakes waiters of orchestrations and webhooks.
     pub(crate) fn others(&self) -> Arc<dyn HintSink> {
         Arc::clone(&self.shared.others)
     }
@@ -138,21 +138,21 @@ impl AppState {
         &self.shared.settings
     }
 
-    /// Says that this node is going away, and answers everyone who waits.
+    /// Marks this node as shutting down and answers all waiting requests.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
-        self.shared.faces.queue.drain();
-        self.shared.faces.flow.drain();
-        self.shared.faces.hook.drain();
+        self.shared.apis.queue.drain();
+        self.shared.apis.flow.drain();
+        self.shared.apis.hook.drain();
     }
 
-    /// Whether this node is going away.
+    /// Whether this node is shutting down.
     pub fn is_draining(&self) -> bool {
         self.shared.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether the store answers, and what is suspended, as of a moment ago: probes are open to
-    /// everybody, and must not cost a statement each.
+    /// Pings the store and returns the maintenance state. The result is cached for a short time,
+    /// because anyone may call the probes and not every call should cost a statement.
     pub(crate) async fn ping(&self) -> Result<Maintenance, ApiError> {
         let mut last = self.shared.pinged.lock().await;
         if let Some((at, outcome)) = &*last
@@ -168,7 +168,7 @@ impl AppState {
         outcome
     }
 
-    /// Suspends or resumes, and lets the next probe see it.
+    /// Changes the maintenance state and clears the cached ping, so that the next probe sees it.
     pub(crate) async fn set_maintenance(
         &self,
         set: SetMaintenance,
@@ -187,15 +187,15 @@ impl AppState {
 const SECONDS_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0];
 
-/// Bucket bounds for counts of things handled together.
+/// Bucket bounds for batch sizes.
 const COUNT_BUCKETS: [f64; 10] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 1000.0];
 
-/// How often recorded samples are added to their buckets.
+/// Interval at which recorded samples are added to their histogram buckets.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
-/// Installs the process-wide recorder behind `/metrics`. `None` if another one was there before.
-/// Must be called in a runtime: a task adds samples to their buckets, because the recorder keeps
-/// each of them until then or until somebody reads the metrics.
+/// Installs the process-wide recorder behind `/metrics`. Returns `None` if a recorder is already
+/// installed. Must be called within a tokio runtime: a task periodically adds samples to their
+/// buckets, because the recorder otherwise keeps each sample until the metrics are read.
 pub fn install_metrics() -> Option<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)

@@ -1,14 +1,15 @@
 //! TLS: the server's certificate, and connections that begin with a handshake.
 //!
 //! # Where it sits
-//! [`Server::with_tls`](crate::Server::with_tls) takes [`Certificates`]; the accept loop asks them
-//! for what a new connection gets.
+//! [`Server::with_tls`](crate::Server::with_tls) takes [`Certificates`]; for each connection, the
+//! accept loop takes the current configuration from them.
 //!
 //! # Invariants
-//! * Files are looked at when somebody connects, at most once a second, and on demand; never by a
-//!   timer.
-//! * Files that cannot be used leave the certificate that is there.
-//! * A handshake runs in its connection's own task and under its timeouts: it holds up nobody.
+//! * The files are checked for changes when a client connects, at most once a second, and on
+//!   demand; never by a timer.
+//! * If the new files cannot be used, the previous certificate stays in use.
+//! * A handshake runs in its connection's own task and under its timeouts, so that it delays no
+//!   other connection.
 
 use std::future::Future as _;
 use std::io;
@@ -27,63 +28,64 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 use wakeline_core::error_chain;
 
-use crate::socket::Socket;
+use crate::socket::ClientSocket;
 
-/// Files are looked at no more often than this.
-const LOOK: Duration = Duration::from_secs(1);
+/// The minimum time between two checks of the files for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 const SWAPPED: &str = ", as PEM; are tls_cert_file and tls_key_file swapped?";
 
-/// Where a certificate and its key are, as PEM.
+/// The PEM files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The chain, the server's own certificate first.
+    /// The certificate chain; the server's own certificate comes first.
     pub cert: PathBuf,
-    /// The private key.
+    /// The file of the private key.
     pub key: PathBuf,
 }
 
 /// The server's certificate. Cheap to clone.
 #[derive(Clone)]
 pub struct Certificates {
-    inner: Arc<Inner>,
+    inner: Arc<CertificateCache>,
 }
 
-struct Inner {
+struct CertificateCache {
     files: TlsFiles,
-    state: Mutex<State>,
+    state: Mutex<LoadedCertificate>,
 }
 
-struct State {
+struct LoadedCertificate {
     config: Arc<ServerConfig>,
-    /// When the files had changed that were read last.
-    stamps: Stamps,
-    looked: Instant,
+    /// The modification times of the files when they were last read.
+    modified: ModifiedTimes,
+    checked_at: Instant,
 }
 
-type Stamps = [Option<SystemTime>; 2];
+type ModifiedTimes = [Option<SystemTime>; 2];
 
 impl Certificates {
-    /// Reads the files.
+    /// Reads the certificate and the key.
     pub fn read(files: TlsFiles) -> io::Result<Self> {
-        let stamps = stamps(&files);
-        let state = State { config: config(&files)?, stamps, looked: Instant::now() };
-        Ok(Self { inner: Arc::new(Inner { files, state: Mutex::new(state) }) })
+        let modified = modified(&files);
+        let state =
+            LoadedCertificate { config: config(&files)?, modified, checked_at: Instant::now() };
+        Ok(Self { inner: Arc::new(CertificateCache { files, state: Mutex::new(state) }) })
     }
 
-    /// Reads the files again. If they cannot be used the certificate stays as it is.
+    /// Reads the files again. If they cannot be used, the current certificate stays in use.
     pub fn reload(&self) {
         let mut state = self.inner.state.lock();
-        self.read_again(&mut state, stamps(&self.inner.files));
+        self.read_again(&mut state, modified(&self.inner.files));
     }
 
-    fn read_again(&self, state: &mut State, stamps: Stamps) {
-        // Also after a failure: the same files would fail the same way.
-        state.stamps = stamps;
+    fn read_again(&self, state: &mut LoadedCertificate, modified: ModifiedTimes) {
+        // The times are stored after a failure too, because the same files would fail again.
+        state.modified = modified;
         match config(&self.inner.files) {
             Ok(config) => {
                 state.config = config;
-                tracing::info!("the certificate was read again");
+                tracing::info!("the certificate was reloaded");
             }
             Err(error) => {
                 tracing::error!(
@@ -94,26 +96,26 @@ impl Certificates {
         }
     }
 
-    /// What a new connection gets.
+    /// The configuration for a new connection.
     fn current(&self) -> Arc<ServerConfig> {
         let mut state = self.inner.state.lock();
-        if state.looked.elapsed() >= LOOK {
-            state.looked = Instant::now();
-            let stamps = stamps(&self.inner.files);
-            if stamps != state.stamps {
-                self.read_again(&mut state, stamps);
+        if state.checked_at.elapsed() >= CHECK_INTERVAL {
+            state.checked_at = Instant::now();
+            let modified = modified(&self.inner.files);
+            if modified != state.modified {
+                self.read_again(&mut state, modified);
             }
         }
         Arc::clone(&state.config)
     }
 
-    /// A connection that begins with a handshake.
-    pub(crate) fn accept(&self, socket: Socket) -> Wire {
-        Wire::Shaking(Box::new(TlsAcceptor::from(self.current()).accept(socket)))
+    /// Creates a stream that begins with a TLS handshake.
+    pub(crate) fn accept(&self, socket: ClientSocket) -> ServerStream {
+        ServerStream::Handshaking(Box::new(TlsAcceptor::from(self.current()).accept(socket)))
     }
 }
 
-fn stamps(files: &TlsFiles) -> Stamps {
+fn modified(files: &TlsFiles) -> ModifiedTimes {
     let changed = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
     [changed(&files.cert), changed(&files.key)]
 }
@@ -145,53 +147,53 @@ fn config(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// A connection, with or without TLS.
-pub(crate) enum Wire {
-    /// Without.
-    Plain(Socket),
-    /// On its way to being secured: reading and writing drive the handshake.
-    Shaking(Box<Accept<Socket>>),
-    /// With.
-    Secured(Box<TlsStream<Socket>>),
+/// A client's connection, with or without TLS.
+pub(crate) enum ServerStream {
+    /// A connection without TLS.
+    Plain(ClientSocket),
+    /// A connection whose handshake is in progress. Reading and writing drive the handshake.
+    Handshaking(Box<Accept<ClientSocket>>),
+    /// A connection with TLS.
+    Secured(Box<TlsStream<ClientSocket>>),
 }
 
-impl Wire {
-    /// Ready when there is no handshake to finish.
-    fn poll_shaken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Self::Shaking(shaking) = self {
-            let secured = ready!(Pin::new(shaking.as_mut()).poll(context))?;
+impl ServerStream {
+    /// Drives the handshake, if there is one; ready when it is complete.
+    fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Self::Handshaking(handshake) = self {
+            let secured = ready!(Pin::new(handshake.as_mut()).poll(context))?;
             *self = Self::Secured(Box::new(secured));
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ServerStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_shaken(context))?;
+        ready!(self.poll_handshake(context))?;
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Self::Secured(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
-            Self::Shaking(_) => Poll::Pending,
+            Self::Handshaking(_) => Poll::Pending,
         }
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ServerStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_shaken(context))?;
+        ready!(self.poll_handshake(context))?;
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Self::Secured(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
-            Self::Shaking(_) => Poll::Pending,
+            Self::Handshaking(_) => Poll::Pending,
         }
     }
 
@@ -200,7 +202,7 @@ impl AsyncWrite for Wire {
             Self::Plain(socket) => Pin::new(socket).poll_flush(context),
             Self::Secured(stream) => Pin::new(stream.as_mut()).poll_flush(context),
             // Nothing was written yet.
-            Self::Shaking(_) => Poll::Ready(Ok(())),
+            Self::Handshaking(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -208,7 +210,7 @@ impl AsyncWrite for Wire {
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
             Self::Secured(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
-            Self::Shaking(_) => Poll::Ready(Ok(())),
+            Self::Handshaking(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -217,18 +219,18 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_shaken(context))?;
+        ready!(self.poll_handshake(context))?;
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
             Self::Secured(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, slices),
-            Self::Shaking(_) => Poll::Pending,
+            Self::Handshaking(_) => Poll::Pending,
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(socket) => socket.is_write_vectored(),
-            Self::Secured(_) | Self::Shaking(_) => true,
+            Self::Secured(_) | Self::Handshaking(_) => true,
         }
     }
 }

@@ -1,11 +1,12 @@
-//! `AccessStore` on PostgreSQL, and the audit that administrative writes leave.
+//! `AccessStore` on PostgreSQL, and the audit entries that administrative writes record.
 //!
 //! # Where it sits
-//! Administrative writes of all faces go through [`Core::recorded`]; keys and the audit are read
-//! and written here. Nothing of it is hot.
+//! Administrative writes of the queue, workflow and webhook domains go through
+//! [`QueueCore::recorded`]; API keys and audit entries are read and written here. None of these
+//! calls is hot.
 //!
 //! # Invariants
-//! * A deed is recorded in the transaction of what it did, or not at all.
+//! * An audit entry is recorded in the transaction of the write that it describes, or not at all.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -14,84 +15,89 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope};
 use wakeline_store::{
-    AccessStore, ApiKey, AuditEntry, AuditFilter, BoxError, Deed, NewKey, SecretDigest, StoreError,
+    AccessStore, ApiKey, AuditAction, AuditEntry, AuditFilter, BoxError, NewKey, SecretDigest,
+    StoreError,
 };
 
 use crate::PostgresStore;
 use crate::connect::{Params, Sql};
 use crate::error;
-use crate::queue::{Core, ROLLBACKS_MAX};
+use crate::queue::{QueueCore, ROLLBACKS_MAX};
 use crate::rows::{self, Columns};
 
 const KEY: &str = "key";
 const AUDIT: &str = "audit";
 
-/// A thousand years, in microseconds: as good as for ever, and within PostgreSQL's calendar.
+/// A thousand years, in microseconds: effectively unlimited, and within PostgreSQL's calendar.
 const SPAN_MAX: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
-/// Whether the rows of a statement say that it changed something.
+/// Decides from the rows that a statement returned whether it changed something.
 pub(crate) type Changed = fn(&[Row]) -> bool;
 
-/// An administrative write.
+/// A statement that changes something on behalf of an administrator, and how to see that it did.
 pub(crate) struct Act<'a> {
     pub(crate) operation: &'static str,
     pub(crate) sql: &'a Sql,
     pub(crate) params: Params<'a>,
-    /// Whether the rows that it returned say that something changed.
+    /// Decides from the returned rows whether something changed.
     pub(crate) changed: Changed,
 }
 
 impl Act<'_> {
-    /// It only reads.
+    /// For statements that only read.
     pub(crate) fn never(_: &[Row]) -> bool {
         false
     }
 
-    /// It returned something.
+    /// For statements that return a row for each change.
     pub(crate) fn any(rows: &[Row]) -> bool {
         !rows.is_empty()
     }
 
-    /// The first column of its first row says so.
+    /// For statements whose first column is true if something changed.
     pub(crate) fn said(rows: &[Row]) -> bool {
         rows.first().is_some_and(|row| row.try_get::<_, bool>(0).unwrap_or(false))
     }
 
-    /// The first column of its first row is the code of success.
+    /// For statements whose first column is a status code, where 0 is success.
     pub(crate) fn coded(rows: &[Row]) -> bool {
         rows.first().is_some_and(|row| row.try_get::<_, i16>(0).is_ok_and(|code| code == 0))
     }
 
-    /// The first column of some row counts something.
+    /// For statements whose first column is the number of changes, in one or several rows.
     pub(crate) fn counted(rows: &[Row]) -> bool {
         rows.iter().any(|row| row.try_get::<_, i64>(0).is_ok_and(|count| count > 0))
     }
 }
 
-impl Core {
-    /// Runs an administrative write, and records the deed that it is called under in the same
-    /// transaction. Repeats it if it was rolled back.
+impl QueueCore {
+    /// Runs an administrative write, and records the current audit action in the same transaction.
+    /// The write is repeated if it was rolled back.
     pub(crate) async fn recorded(&self, act: Act<'_>) -> Result<Vec<Row>, StoreError> {
-        let Some(deed) = Deed::current() else {
+        let Some(action) = AuditAction::current() else {
             return self.general(act.operation, act.sql, act.params).await;
         };
         let mut tries = 0;
         loop {
-            match self.try_recorded(&act, &deed).await {
+            match self.try_recorded(&act, &action).await {
                 Err(error) if error::was_rolled_back(&error) && tries < ROLLBACKS_MAX => tries += 1,
                 other => return other,
             }
         }
     }
 
-    async fn try_recorded(&self, act: &Act<'_>, deed: &Deed) -> Result<Vec<Row>, StoreError> {
+    async fn try_recorded(
+        &self,
+        act: &Act<'_>,
+        action: &AuditAction,
+    ) -> Result<Vec<Row>, StoreError> {
         let link = self.shared.links.general.link(act.operation).await?;
         let transaction = link.begin(act.operation).await?;
         let done = async {
             let rows = transaction.query(act.sql, act.params).await?;
             if (act.changed)(&rows) {
-                let Deed { actor, act, target, detail } = deed;
-                let params: Params<'_> = &[actor, act, target, detail];
+                let AuditAction { actor, action, target, detail } = action;
+                let params: Params<'_> = &[actor, action, target, detail];
                 transaction.query(&self.sql.audit_add, params).await?;
             }
             Ok(rows)
@@ -99,7 +105,7 @@ impl Core {
         match done.await {
             Ok(rows) => transaction.commit().await.map(|()| rows),
             Err(error) => {
-                // The first error counts; that of a rollback on a lost connection does not.
+                // The first error is returned; that of a rollback on a lost connection is ignored.
                 let _ = transaction.rollback().await;
                 Err(error)
             }
@@ -192,8 +198,8 @@ impl AccessStore for PostgresStore {
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
         let core = &self.queue.core;
-        let AuditFilter { before, actor, act, target, limit } = filter;
-        let params: Params<'_> = &[&before, &actor, &act, &target, &i64::from(limit)];
+        let AuditFilter { before, actor, action, target, limit } = filter;
+        let params: Params<'_> = &[&before, &actor, &action, &target, &i64::from(limit)];
         let rows = core.general(AUDIT, &core.sql.audit_list, params).await?;
         rows.iter().map(read_entry).collect()
     }
@@ -228,12 +234,12 @@ fn read_key(row: &Row) -> Result<ApiKey, StoreError> {
         Some((former, until)) => Some((read_digest(&id, former)?, rows::timestamp(until))),
         None => None,
     };
-    let mut moment = || Ok(columns.take::<Option<SystemTime>>()?.map(rows::timestamp));
+    let mut next_time = || Ok(columns.take::<Option<SystemTime>>()?.map(rows::timestamp));
     let (created_at, expires_at, last_used_at, revoked_at) =
-        (moment()?, moment()?, moment()?, moment()?);
+        (next_time()?, next_time()?, next_time()?, next_time()?);
     Ok(ApiKey {
         scopes: scopes.map_err(|error: wakeline_core::ScopeError| broken(error.into()))?,
-        created_at: created_at.ok_or_else(|| broken("it has no beginning".into()))?,
+        created_at: created_at.ok_or_else(|| broken("it has no creation time".into()))?,
         read_at: columns.moment()?,
         id,
         name,
@@ -256,7 +262,7 @@ fn read_entry(row: &Row) -> Result<AuditEntry, StoreError> {
         number: columns.take()?,
         at: columns.moment()?,
         actor: columns.take()?,
-        act: columns.take()?,
+        action: columns.take()?,
         target: columns.take()?,
         detail: columns.take()?,
     })

@@ -27,8 +27,13 @@ use crate::rows::{self, Columns};
 
 const CONFIGURE: &str = "configure queue";
 
-/// A queue, and the namespace and task that it is to have, if they are named.
-type Scope<'a> = (&'a QueueName, Option<Namespace>, Option<TaskName>);
+/// A queue, with the namespace and task to give it if the caller has named them.
+#[derive(Clone)]
+struct NamedQueue<'a> {
+    queue: &'a QueueName,
+    namespace: Option<Namespace>,
+    task: Option<TaskName>,
+}
 
 #[async_trait]
 impl QueueAdmin for PostgresStore {
@@ -37,7 +42,7 @@ impl QueueAdmin for PostgresStore {
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         if command.options.encrypted {
-            self.shared.sealing.keys(CONFIGURE)?;
+            self.shared.encryption.keys(CONFIGURE)?;
         }
         let mut configured = self.try_configure(&command).await?;
         let detail = loop {
@@ -46,7 +51,7 @@ impl QueueAdmin for PostgresStore {
                 None => configured = self.configure_again(&command).await?,
             }
         };
-        Ok(self.tell_configured(detail))
+        Ok(self.notify_configured(detail))
     }
 
     async fn patch(
@@ -55,18 +60,18 @@ impl QueueAdmin for PostgresStore {
     ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
         const OPERATION: &str = "patch queue";
         if command.options.encrypted == Some(true) {
-            self.shared.sealing.keys(OPERATION)?;
+            self.shared.encryption.keys(OPERATION)?;
         }
         let PatchQueue { queue, namespace, task, options, create } = command;
         let options = queue_options::to_some_columns(&options);
-        let scope = (&queue, namespace, task);
-        let mut detail = self.configure_row(OPERATION, scope.clone(), &options).await?;
+        let named = NamedQueue { queue: &queue, namespace, task };
+        let mut detail = self.configure_row(OPERATION, named.clone(), &options).await?;
         while create && detail.is_none() {
-            self.make_queue(scope.clone()).await?;
-            let patched = self.configure_row(OPERATION, scope.clone(), &options).await;
+            self.make_queue(named.clone()).await?;
+            let patched = self.configure_row(OPERATION, named.clone(), &options).await;
             detail = patched.map_err(StoreError::after_write)?;
         }
-        Ok(detail.map(|detail| self.tell_configured(detail)))
+        Ok(detail.map(|detail| self.notify_configured(detail)))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -88,7 +93,7 @@ impl QueueAdmin for PostgresStore {
         let rows = core.recorded(act).await?;
         let existed = rows.first().map(|row| Columns::new(OPERATION, row).take());
         let existed = existed.transpose()?.unwrap_or(false);
-        // The queue is deleted; what cannot be removed now is removed by a sweep.
+        // The queue is deleted already; rows that cannot be removed now are removed by a sweep.
         if existed && let Err(error) = core.purge().await {
             tracing::warn!(error = error_chain(&error), %queue, "cannot purge a deleted queue");
         }
@@ -119,7 +124,7 @@ impl QueueAdmin for PostgresStore {
             producer: columns.take()?,
         };
         let id = message.id;
-        message.payload = (self.shared.sealing.open(id, message.payload))
+        message.payload = (self.shared.encryption.decrypt(id, message.payload))
             .map_err(|error| rows::corrupt("message", id.to_string(), error))?;
         let sql = &core.sql.message_groups;
         let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
@@ -142,28 +147,29 @@ impl QueueAdmin for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Makes a queue if there is none, and configures it. `None` if it was deleted meanwhile.
+    /// Creates the queue if there is none, and configures it. `None` if it was deleted meanwhile.
     async fn try_configure(
         &self,
         command: &ConfigureQueue,
     ) -> Result<Option<QueueDetail>, StoreError> {
         let ConfigureQueue { queue, namespace, task, options } = command;
-        let scope = (queue, namespace.clone(), task.clone());
-        self.make_queue(scope.clone()).await?;
+        let named = NamedQueue { queue, namespace: namespace.clone(), task: task.clone() };
+        self.make_queue(named.clone()).await?;
         let options = queue_options::to_columns(options);
-        let written = self.configure_row(CONFIGURE, scope, &options).await;
+        let written = self.configure_row(CONFIGURE, named, &options).await;
         written.map_err(StoreError::after_write)
     }
 
-    /// Makes a queue if there is none.
-    async fn make_queue(&self, (queue, namespace, task): Scope<'_>) -> Result<(), StoreError> {
+    /// Creates the queue if there is none.
+    async fn make_queue(&self, named: NamedQueue<'_>) -> Result<(), StoreError> {
+        let NamedQueue { queue, namespace, task } = named;
         let derived = queue.derived_scope();
         let scope = (namespace.or(derived.0), task.or(derived.1));
         let key = (queue.clone(), PartitionName::default_partition());
         self.queue.core.make_partitions(BTreeMap::from([(key, scope)]), false).await.map(drop)
     }
 
-    /// Configures a queue once more that was deleted meanwhile.
+    /// Repeats a configuration whose queue was deleted meanwhile.
     async fn configure_again(
         &self,
         command: &ConfigureQueue,
@@ -175,10 +181,11 @@ impl PostgresStore {
     async fn configure_row(
         &self,
         operation: &'static str,
-        (queue, namespace, task): Scope<'_>,
+        named: NamedQueue<'_>,
         options: &str,
     ) -> Result<Option<QueueDetail>, StoreError> {
         let core = &self.queue.core;
+        let NamedQueue { queue, namespace, task } = named;
         let act = Act {
             operation,
             sql: &core.sql.queue_configure,
@@ -191,14 +198,16 @@ impl PostgresStore {
             ],
         };
         let rows = core.recorded(act).await?;
-        match Act::said(&rows) {
-            true => self.queue(queue).await.map_err(StoreError::after_write),
-            false => Ok(None),
+        if Act::said(&rows) {
+            self.queue(queue).await.map_err(StoreError::after_write)
+        } else {
+            Ok(None)
         }
     }
 
-    /// What was configured, and whom to tell; other nodes are told here.
-    fn tell_configured(&self, detail: QueueDetail) -> (QueueDetail, Vec<Change>) {
+    /// Notifies other nodes of the new configuration; returns it with the changes for this node's
+    /// own waiters.
+    fn notify_configured(&self, detail: QueueDetail) -> (QueueDetail, Vec<Change>) {
         let changes = vec![Change {
             queue: detail.queue.clone(),
             partition: None,
@@ -207,7 +216,7 @@ impl PostgresStore {
             group: None,
             due_in: Duration::ZERO,
         }];
-        self.shared.notifier.tell(&changes);
+        self.shared.notifier.notify(&changes);
         (detail, changes)
     }
 }

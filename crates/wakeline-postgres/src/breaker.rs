@@ -1,18 +1,18 @@
-//! Whether a database is known to be away: then nobody waits for it in vain.
+//! Remembers that the database is unavailable, so that callers fail at once instead of waiting.
 //!
 //! # Where it sits
-//! Beside each [`crate::connector::Connector`], for all links that it opens. The listener has a
-//! connection and a pace of its own, and does not ask; but it tries at once when the database is
-//! back.
+//! Each [`crate::connector::PgConnector`] has one for all links that it opens. The listener has a
+//! connection and a retry schedule of its own and does not consult it, but it retries at once when
+//! the database is available again.
 //!
 //! # Invariants
-//! * Only failures to open a connection count, and one success ends it.
-//! * While a database is known to be away somebody looks out for it: both begin under one lock, and
-//!   end under one lock.
-//! * While a database is away nobody waits for it: callers fail at once, with what the last try
-//!   failed of. Tries are made beside them, twice a second.
-//! * A try that gets no answer holds up no other: after an outage that swallowed packets the next
-//!   try finds the database, and whoever waits for an older one begins again.
+//! * Only failures to open a connection count, and one success ends the outage.
+//! * While the database is known to be unavailable, one task probes it: the outage and the probe
+//!   begin under one lock, and end under one lock.
+//! * While the database is unavailable, callers fail at once with the error of the last attempt.
+//!   Probes run beside them, twice a second.
+//! * An attempt without an answer delays no other: after an outage that swallowed packets, the next
+//!   attempt finds the database, and whoever waits for an older attempt starts a new one.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -25,36 +25,36 @@ use tokio::time::sleep;
 use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
-use crate::connector::Connector;
+use crate::connector::PgConnector;
 use crate::error;
 use crate::session::Session;
 
-/// The first pause between two tries while a database is away; doubles up to [`PAUSE_MAX`].
+/// The first pause between two probes of an unavailable database; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause. It bounds how long a node takes to find a database that is back.
+/// The longest pause. It bounds how long a node takes to find a database that is available again.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// Most tries under way at a time.
+/// The maximum number of concurrent probes.
 const TRIES_MAX: usize = 12;
-/// A try without an answer for so long may never get one: others are made beside it.
+/// An attempt without an answer for this long may never get one: others are made beside it.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
 
-/// Whether a database is known to be away, and why.
+/// Whether the database is known to be unavailable, and why.
 #[derive(Default)]
-pub(crate) struct Breaker {
-    state: Mutex<State>,
+pub(crate) struct ConnectBreaker {
+    state: Mutex<BreakerState>,
     back: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    /// Why the last try failed.
+struct BreakerState {
+    /// The error of the last attempt, if it failed.
     down: Option<String>,
-    /// Somebody looks out for the database.
+    /// A task probes the database.
     watched: bool,
 }
 
-impl Breaker {
-    /// Says why a try is of no use now, if that is known.
+impl ConnectBreaker {
+    /// Returns the last error if the database is known to be unavailable.
     pub(crate) fn admit(&self, operation: &'static str) -> Result<(), StoreError> {
         match &self.state.lock().down {
             None => Ok(()),
@@ -62,44 +62,44 @@ impl Breaker {
         }
     }
 
-    /// Waits until a try succeeds after others have failed, or had no answer.
+    /// Waits until an attempt succeeds after others have failed or had no answer.
     pub(crate) async fn until_back(&self) {
         self.back.notified().await;
     }
 
-    /// A try has failed. True if somebody has to look out from now on.
+    /// Records that an attempt failed. Returns true if the caller has to start the probe.
     fn failed(&self, why: String) -> bool {
         let mut state = self.state.lock();
         if state.down.replace(why).is_none() {
-            metrics::gauge!("wakeline_store_away").set(1.0);
+            metrics::gauge!("wakeline_store_unavailable").set(1.0);
         }
         !std::mem::replace(&mut state.watched, true)
     }
 
-    /// A try has succeeded. If whoever looks out made it, nobody does so any more.
-    fn succeeded(&self, looked_out: bool) {
+    /// Records that an attempt succeeded. The probe ends if the attempt was its own.
+    fn succeeded(&self, by_probe: bool) {
         let mut state = self.state.lock();
         let was_down = state.down.take().is_some();
         if was_down {
-            metrics::gauge!("wakeline_store_away").set(0.0);
+            metrics::gauge!("wakeline_store_unavailable").set(0.0);
         }
         let was_watched = state.watched;
-        state.watched &= !looked_out;
+        state.watched &= !by_probe;
         drop(state);
         if was_down || was_watched {
             self.back.notify_waiters();
         }
     }
 
-    /// True if somebody has to look out from now on.
+    /// Returns true if no task probes the database yet, so that the caller has to start one.
     fn watch(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().watched, true)
     }
 }
 
-/// Opens a session, unless the database is known to be away.
+/// Opens a session, unless the database is known to be unavailable.
 pub(crate) async fn open(
-    connector: &Arc<Connector>,
+    connector: &Arc<PgConnector>,
     operation: &'static str,
 ) -> Result<Session, StoreError> {
     connector.breaker().admit(operation)?;
@@ -112,9 +112,9 @@ pub(crate) async fn open(
     opened
 }
 
-/// One try. If it gets no answer while another one succeeds, it is begun again.
+/// Makes one attempt. If it gets no answer while another one succeeds, it is started again.
 async fn open_or_begin_again(
-    connector: &Arc<Connector>,
+    connector: &Arc<PgConnector>,
     operation: &'static str,
 ) -> Result<Session, StoreError> {
     let mut back = pin!(connector.breaker().back.notified());
@@ -130,19 +130,19 @@ async fn open_or_begin_again(
     }
 }
 
-/// Has somebody look out for the database, if nobody does.
-fn watch(connector: &Arc<Connector>) {
+/// Starts the probe, if none runs.
+fn watch(connector: &Arc<PgConnector>) {
     if connector.breaker().watch() {
         spawn_look_out(connector);
     }
 }
 
-fn spawn_look_out(connector: &Arc<Connector>) {
+fn spawn_look_out(connector: &Arc<PgConnector>) {
     tokio::spawn(look_out(Arc::downgrade(connector)));
 }
 
-/// Tries until the database is back, or nobody needs it any more.
-async fn look_out(connector: Weak<Connector>) {
+/// Probes the database until it is available, or the connector is dropped.
+async fn look_out(connector: Weak<PgConnector>) {
     let mut tries = JoinSet::new();
     let mut pause = PAUSE_MIN;
     loop {
@@ -151,15 +151,16 @@ async fn look_out(connector: Weak<Connector>) {
                 let Some(connector) = connector.upgrade() else { return };
                 pause = (pause * 2).min(PAUSE_MAX);
                 if tries.len() < TRIES_MAX {
-                    let open = async move { Session::open(&connector, "look out").await.map(drop) };
-                    tries.spawn(open);
+                    tries.spawn(async move {
+                        Session::open(&connector, "probe the database").await.map(drop)
+                    });
                 }
             }
             Some(Ok(tried)) = tries.join_next() => {
                 let Some(connector) = connector.upgrade() else { return };
                 match tried {
                     Ok(()) => return connector.breaker().succeeded(true),
-                    // Nobody else looks out while this one does.
+                    // True only if no probe runs, and this is the probe.
                     Err(error) => _ = connector.breaker().failed(error_chain(&error)),
                 }
             }
@@ -175,21 +176,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_to_be_away_is_an_error_at_once_until_a_try_succeeds() {
-        let breaker = Breaker::default();
-        assert!(breaker.admit("test").is_ok(), "nothing is known");
-        assert!(breaker.failed("connection refused".into()), "somebody has to look out");
-        assert!(!breaker.watch(), "somebody does");
-        let refused = breaker.admit("test").expect_err("known to be away");
+    fn an_unavailable_database_is_an_error_at_once_until_an_attempt_succeeds() {
+        let breaker = ConnectBreaker::default();
+        assert!(breaker.admit("test").is_ok(), "no failure was recorded");
+        assert!(breaker.failed("connection refused".into()), "the caller has to start the probe");
+        assert!(!breaker.watch(), "the probe runs already");
+        let refused = breaker.admit("test").expect_err("the database is known to be unavailable");
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
         assert!(error_chain(&refused).contains("connection refused"), "{refused:?}");
         breaker.succeeded(true);
-        assert!(breaker.admit("test").is_ok(), "it is back");
-        assert!(breaker.failed("connection refused".into()), "somebody has to look out again");
+        assert!(breaker.admit("test").is_ok(), "it is available again");
+        assert!(
+            breaker.failed("connection refused".into()),
+            "the caller has to start the probe again"
+        );
     }
 
-    /// A caller whose try fails at the moment in which waiters are told that it is back.
-    struct FailsWhenWoken(Arc<Breaker>);
+    /// A caller whose attempt fails while waiters are notified that the database is available.
+    struct FailsWhenWoken(Arc<ConnectBreaker>);
 
     impl Wake for FailsWhenWoken {
         fn wake(self: Arc<Self>) {
@@ -197,17 +201,17 @@ mod tests {
         }
     }
 
-    /// Else nobody would ever find that it is back.
+    /// Without the probe no caller would notice that the database is available again.
     #[test]
-    fn a_database_that_goes_away_while_it_is_found_is_looked_out_for() {
-        let breaker = Arc::new(Breaker::default());
+    fn a_database_that_fails_during_the_recovery_is_probed_again() {
+        let breaker = Arc::new(ConnectBreaker::default());
         breaker.failed("connection refused".into());
         let waker = Waker::from(Arc::new(FailsWhenWoken(breaker.clone())));
         let mut back = pin!(breaker.back.notified());
         assert!(back.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         breaker.succeeded(true);
         let state = breaker.state.lock();
-        assert!(state.down.is_some(), "it is away again");
-        assert!(state.watched, "away, and nobody looks out");
+        assert!(state.down.is_some(), "it is unavailable again");
+        assert!(state.watched, "unavailable, and no probe runs");
     }
 }

@@ -1,12 +1,12 @@
-//! What fused calls do with their commands: put them apart where they must not meet, and find the
-//! one at fault.
+//! Helpers for fused calls: they separate commands that must not share a call, and isolate a
+//! command that makes the call fail.
 //!
 //! # Where it sits
 //! Between the fusers and the calls of orchestrations and webhooks.
 //!
 //! # Invariants
 //! * Every command gets exactly one answer, in its place.
-//! * A command with bad values fails alone (trap 70).
+//! * A command with bad values fails alone: the other commands of its call succeed.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -17,10 +17,10 @@ use wakeline_store::StoreError;
 use crate::error;
 use crate::queue::same_error;
 
-/// One result per command of a call.
+/// The results of a call, one for each of its commands.
 pub(crate) type Flushed<R> = Vec<Result<R, StoreError>>;
 
-/// Makes one call for all commands; if it blames its values, one for each.
+/// Makes one call for all commands; if the error is caused by values, makes one call for each.
 pub(crate) async fn one_by_one<'a, C, R>(
     commands: &'a [C],
     call: impl Fn(Vec<&'a C>) -> BoxFuture<'a, Result<Vec<R>, StoreError>>,
@@ -38,7 +38,8 @@ pub(crate) async fn one_by_one<'a, C, R>(
     }
 }
 
-/// Splits commands so that no two that share a key go together, in order; with their indexes.
+/// Splits commands into rounds, in order, so that no two commands of a round share a key. Each
+/// round has the original indexes of its commands.
 pub(crate) fn apart<C, K: Eq + Hash>(
     mut commands: Vec<C>,
     keys: impl Fn(&C) -> Vec<K>,
@@ -50,9 +51,9 @@ pub(crate) fn apart<C, K: Eq + Hash>(
         let (mut now, mut later) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for (index, command) in indexes.into_iter().zip(commands) {
             let keys = keys(&command);
-            let meets = keys.iter().any(|key| seen.contains(key));
+            let conflicts = keys.iter().any(|key| seen.contains(key));
             seen.extend(keys);
-            let part = if meets { &mut later } else { &mut now };
+            let part = if conflicts { &mut later } else { &mut now };
             part.0.push(index);
             part.1.push(command);
         }
@@ -62,16 +63,16 @@ pub(crate) fn apart<C, K: Eq + Hash>(
     rounds
 }
 
-/// The answers of several rounds, put back in order.
+/// Collects the results of several rounds in the order of the commands.
 pub(crate) struct Answers<R>(Vec<Option<Result<R, StoreError>>>);
 
 impl<R> Answers<R> {
-    /// None yet.
+    /// Creates `len` empty places.
     pub(crate) fn new(len: usize) -> Self {
         Self((0..len).map(|_| None).collect())
     }
 
-    /// Those of a round.
+    /// Puts the results of a round in their places.
     pub(crate) fn fill(
         &mut self,
         indexes: Vec<usize>,
@@ -82,7 +83,7 @@ impl<R> Answers<R> {
         }
     }
 
-    /// All of them.
+    /// Returns all results; a command without one has an unknown outcome.
     pub(crate) fn done(self, operation: &'static str) -> Flushed<R> {
         let lost = || Err(error::unanswered(operation));
         self.0.into_iter().map(|result| result.unwrap_or_else(lost)).collect()

@@ -1,19 +1,20 @@
-//! Connections to PostgreSQL: opened on demand, reopened after loss, never waited for without end.
+//! Connections to PostgreSQL: opened on demand, reopened after a loss, and used with deadlines.
 //!
 //! # Where it sits
-//! Everything in this crate that runs a statement does so through a [`Link`]; only the listener
-//! has a connection of its own kind, opened by the same [`Connector`].
+//! Everything in this crate that runs a statement does so through a [`PgLink`]; only the listener
+//! has a connection of its own kind, opened by the same [`PgConnector`].
 //!
 //! # Invariants
-//! * Every call has a deadline. A connection that misses it is dropped, socket and all: it may be
-//!   a black hole (trap 42). The server ends the statement by its own timeout a little earlier.
-//! * Statements are prepared once per connection, unless a pooler shares it between clients. One
-//!   whose plan went stale (trap 45) is prepared anew and repeated, because nothing of it was
-//!   executed.
+//! * Every call has a deadline. A connection that misses it is dropped with its socket: its packets
+//!   may be lost silently, which would block it for ever. The server ends the statement by its own
+//!   timeout a little earlier.
+//! * Statements are prepared once per connection, unless a pooler shares it between clients. A
+//!   statement whose cached plan is out of date (SQLSTATE 0A000, after a migration) is prepared
+//!   again and repeated, because nothing of it was executed.
 //! * `Unavailable` means that no statement was sent.
-//! * A database that is known to be away is an error at once (see [`crate::breaker`]).
-//! * After a loss every session of the same connector is checked before it is used: the others
-//!   may be lost as well, silently.
+//! * A database that is known to be unavailable is an error at once (see [`crate::breaker`]).
+//! * After a loss every session of the same connector is checked before it is used, because the
+//!   others may have been lost silently as well.
 
 mod watch;
 
@@ -33,30 +34,31 @@ use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::breaker;
-use crate::connector::Connector;
-use crate::error::{self, Kind};
+use crate::connector::PgConnector;
+use crate::error::{self, PgErrorKind};
 use crate::promptness::Promptness;
 use crate::session::Session;
-pub(crate) use crate::session::{Followed, Follower, Params, Sql, fill};
+pub(crate) use crate::session::{FollowUp, FollowUpResult, Params, Sql, fill};
 
 /// One PostgreSQL connection: opened on demand, reopened after loss. Concurrent queries are
 /// pipelined in the order of their calls; a transaction has the connection to itself.
-pub(crate) struct Link {
-    connector: Arc<Connector>,
+pub(crate) struct PgLink {
+    connector: Arc<PgConnector>,
     session: Mutex<Option<Arc<Session>>>,
     opening: tokio::sync::Mutex<()>,
-    /// Attempts to open that have ended. Those who waited for one share its failure.
+    /// Attempts to open that have ended. Callers that waited for the same attempt share its
+    /// failure.
     attempts: AtomicU64,
     failure: Mutex<Option<String>>,
-    /// Shared by queries, alone for a transaction.
+    /// Held shared by queries, exclusively by a transaction.
     turn: RwLock<()>,
     warmup: Mutex<Vec<Sql>>,
     promptness: Promptness,
 }
 
-impl Link {
-    /// A link that is not open yet.
-    pub(crate) fn new(connector: Arc<Connector>) -> Self {
+impl PgLink {
+    /// Creates a link without opening its connection.
+    pub(crate) fn new(connector: Arc<PgConnector>) -> Self {
         Self {
             connector,
             session: Mutex::new(None),
@@ -69,8 +71,8 @@ impl Link {
         }
     }
 
-    /// Statements that each new connection prepares at once, so that the first call does not pay
-    /// for it.
+    /// Sets the statements that each new connection prepares at once, so that the first call does
+    /// not pay for it.
     pub(crate) fn warm_with(&self, statements: Vec<Sql>) {
         *self.warmup.lock() = statements;
     }
@@ -92,17 +94,18 @@ impl Link {
         self.run(operation, &session, sql, params).await
     }
 
-    /// Runs one statement, and has another follow it on the wire: the database begins with it as
-    /// soon as it has committed the first, while the answer to that is still on its way. The
-    /// follower is a transaction of its own; what becomes of it is told by the future that is
-    /// returned with the answer. There is none if the follower was not sent, or if it may have
-    /// come before the commit, because the first statement had to be repeated.
+    /// Runs one statement, and sends another right behind it: the database begins with the follower
+    /// as soon as it has committed the first, while the answer is still on its way. The follower is
+    /// a transaction of its own; its result is returned by the future that comes with the answer.
+    /// There is no such future if the follower was not sent, or if it may have run before the
+    /// commit because the first statement had to be repeated.
     pub(crate) async fn query_then(
         &self,
         operation: &'static str,
-        (sql, params): (&Sql, Params<'_>),
-        follower: Follower,
-    ) -> (Result<Vec<Row>, StoreError>, Option<Followed>) {
+        sql: &Sql,
+        params: Params<'_>,
+        follower: FollowUp,
+    ) -> (Result<Vec<Row>, StoreError>, Option<FollowUpResult>) {
         let _turn = self.turn.read().await;
         let session = match self.session(operation).await {
             Ok(session) => session,
@@ -112,7 +115,7 @@ impl Link {
         else {
             return (self.run(operation, &session, sql, params).await, None);
         };
-        // The first poll of a query puts it on the wire, so these two go in this order.
+        // The first poll of a query sends it, so these two are polled in this order.
         let mut call = pin!(session.client.query(&first, params));
         let called = futures_util::poll!(&mut call);
         let mut followed = follower.run(session.clone(), second).boxed();
@@ -123,7 +126,7 @@ impl Link {
                 Poll::Pending => call.await,
             };
             match answer {
-                Err(error) if error::kind(&error) == Kind::StalePlan => {
+                Err(error) if error::kind(&error) == PgErrorKind::StalePlan => {
                     followed = None;
                     session.forget(sql);
                     session.query_fresh(sql, params).await
@@ -135,23 +138,23 @@ impl Link {
         (answer, followed)
     }
 
-    /// Begins a transaction; nobody else uses the connection until it ends.
+    /// Begins a transaction, which has the connection to itself until it ends.
     pub(crate) async fn begin(
         &self,
         operation: &'static str,
-    ) -> Result<LinkTransaction<'_>, StoreError> {
+    ) -> Result<PgTransaction<'_>, StoreError> {
         let turn = self.turn.write().await;
         let session = self.session(operation).await?;
         self.within(operation, &session, session.begin()).await?;
-        Ok(LinkTransaction { link: self, session, operation, open: true, _turn: turn })
+        Ok(PgTransaction { link: self, session, operation, open: true, _turn: turn })
     }
 
-    /// Closes the connection after the calls that are under way.
+    /// Waits for the calls in flight, then closes the connection.
     pub(crate) async fn close(&self) {
         let _turn = self.turn.write().await;
         let Some(session) = self.session.lock().take() else { return };
         let driver = session.driver.clone();
-        // Dropping the client lets the driver send its farewell.
+        // Dropping the client lets the driver send its terminate message.
         drop(session);
         let gone = async {
             while !driver.is_finished() {
@@ -184,7 +187,7 @@ impl Link {
         self.conclude(operation, session, answer)
     }
 
-    /// The result of a call; without an answer, the connection is cut.
+    /// Turns the answer of a call into its result; without an answer, cuts the connection.
     fn conclude<T>(
         &self,
         operation: &'static str,
@@ -219,7 +222,7 @@ impl Link {
         {
             return Err(error::connect_failed(operation, failure.clone()));
         }
-        // On the heap: it is rare, and larger than everything else here.
+        // Boxed: it is rare, and its future is larger than everything else here.
         let opened = Box::pin(breaker::open(&self.connector, operation)).await;
         *self.failure.lock() = opened.as_ref().err().map(|error| error_chain(error));
         self.attempts.fetch_add(1, Ordering::Release);
@@ -239,8 +242,8 @@ impl Link {
         session.clone()
     }
 
-    /// The session, if it has outlived the losses of others. One that is in use is not checked:
-    /// the calls that are under way will show it.
+    /// Returns the session if it is still alive after losses of others. One that is in use is not
+    /// checked: the calls in flight will show whether it is.
     async fn live_and_checked(&self) -> Option<Arc<Session>> {
         let losses = self.connector.losses();
         let session = self.live()?;
@@ -256,7 +259,8 @@ impl Link {
     async fn warm(&self, operation: &'static str, session: &Session) {
         let statements = self.warmup.lock().clone();
         for sql in statements {
-            // It may fail, on a schema of another version say; the real call will tell.
+            // It may fail, for example on a schema of another version; the real call then reports
+            // it.
             let prepared = self.within(operation, session, session.prepare(&sql)).await;
             if let Err(error) = prepared {
                 tracing::debug!(error = error_chain(&error), "warm-up failed");
@@ -266,17 +270,18 @@ impl Link {
     }
 }
 
-/// Several statements that happen together or not at all. Dropped without [`Self::commit`] or
-/// [`Self::rollback`], it cuts the connection, so that nobody inherits an open transaction.
-pub(crate) struct LinkTransaction<'a> {
-    link: &'a Link,
+/// Several statements that succeed or fail together. If it is dropped without [`Self::commit`] or
+/// [`Self::rollback`], the connection is cut, so that no later call runs inside the open
+/// transaction.
+pub(crate) struct PgTransaction<'a> {
+    link: &'a PgLink,
     session: Arc<Session>,
     operation: &'static str,
     open: bool,
     _turn: RwLockWriteGuard<'a, ()>,
 }
 
-impl LinkTransaction<'_> {
+impl PgTransaction<'_> {
     /// Runs one statement.
     pub(crate) async fn query(
         &self,
@@ -298,12 +303,12 @@ impl LinkTransaction<'_> {
         self.link.within(self.operation, &self.session, call).await
     }
 
-    /// Makes it durable. An error leaves the outcome unknown.
+    /// Commits the transaction. An error leaves the outcome unknown.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         self.end("COMMIT").await
     }
 
-    /// Undoes it.
+    /// Rolls the transaction back.
     pub(crate) async fn rollback(self) -> Result<(), StoreError> {
         self.end("ROLLBACK").await
     }
@@ -316,7 +321,7 @@ impl LinkTransaction<'_> {
     }
 }
 
-impl Drop for LinkTransaction<'_> {
+impl Drop for PgTransaction<'_> {
     fn drop(&mut self) {
         if self.open {
             self.session.cut();
@@ -353,9 +358,9 @@ mod tests {
     use crate::options::{PostgresOptions, Schema};
     use crate::promptness;
 
-    fn link_to(url: &str) -> Link {
+    fn link_to(url: &str) -> PgLink {
         let options = PostgresOptions::new(url);
-        Link::new(Arc::new(Connector::new("url", url, &options, "").expect("a connector")))
+        PgLink::new(Arc::new(PgConnector::new("url", url, &options, "").expect("a connector")))
     }
 
     fn sql(text: &str) -> Sql {
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_statement_whose_plan_went_stale_is_prepared_anew() {
+    async fn a_statement_with_a_stale_plan_is_prepared_again() {
         let link = link_to(&server_url());
         let read = sql("SELECT * FROM stale");
         link.query("test", &sql("CREATE TEMP TABLE stale AS SELECT 1 AS n"), &[])
@@ -392,10 +397,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_forgotten_transaction_is_inherited_by_nobody() {
+    async fn a_dropped_transaction_closes_its_connection() {
         let link = link_to(&server_url());
         let pid = sql("SELECT pg_backend_pid()");
-        let backend = async |link: &Link| -> i32 {
+        let backend = async |link: &PgLink| -> i32 {
             link.query("test", &pid, &[]).await.expect("read")[0].get(0)
         };
         let before = backend(&link).await;
@@ -404,12 +409,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_for_one_attempt_share_its_failure() {
-        // A port that nobody listens on.
+    async fn callers_that_wait_for_the_same_attempt_share_its_failure() {
+        // A port without a listener.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         drop(listener);
-        let link = link_to(&format!("postgres://nobody@{address}/none"));
+        let link = link_to(&format!("postgres://user@{address}/none"));
         let one = sql("SELECT 1");
         let calls = (0..20).map(|_| link.query("test", &one, &[]));
         for result in futures_util::future::join_all(calls).await {
@@ -419,16 +424,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_statement_that_the_server_is_at_work_on_gets_its_time() {
+    async fn a_slow_statement_that_the_server_executes_is_waited_for() {
         let link = link_to(&server_url());
         let slow = sql("SELECT 1 FROM pg_sleep(2)");
-        let rows = link.query_promptly("test", &slow, &[]).await.expect("answered at first");
+        let rows = link.query_promptly("test", &slow, &[]).await.expect("answered the first time");
         assert_eq!(rows.len(), 1);
         let span = link.promptness.span("test", Duration::from_secs(12));
         assert_eq!(span, promptness::SPAN_MIN, "it is known to be alive");
     }
 
-    /// Forwards connections. What the first one sends is swallowed once `mute` says so.
+    /// Forwards connections. While `mute` is set, the bytes that the first connection sends are
+    /// dropped.
     async fn forward(listener: tokio::net::TcpListener, mute: Arc<AtomicBool>) {
         let mut first = true;
         loop {
@@ -460,17 +466,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_statement_that_the_server_is_not_at_work_on_is_given_up_before_its_deadline() {
+    async fn a_statement_that_the_server_does_not_execute_fails_before_its_deadline() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let mute = Arc::new(AtomicBool::new(false));
         let forwarding = tokio::spawn(forward(listener, mute.clone()));
-        let (before, rest) = server_url().split_once('@').map(owned).expect("a user");
+        let (before, rest) = server_url()
+            .split_once('@')
+            .map(|(user, host)| (user.to_owned(), host.to_owned()))
+            .expect("a user");
         let (_, database) = rest.split_once('/').expect("a database");
         let url = format!("{before}@{address}/{database}");
         let statement_timeout = Duration::from_secs(3_600);
         let options = PostgresOptions { statement_timeout, ..PostgresOptions::new(&url) };
-        let link = Link::new(Arc::new(Connector::new("url", &url, &options, "").expect("one")));
+        let link = PgLink::new(Arc::new(PgConnector::new("url", &url, &options, "").expect("one")));
         let one = sql("SELECT 1");
         link.query("test", &one, &[]).await.expect("read");
         mute.store(true, Ordering::SeqCst);
@@ -480,9 +489,5 @@ mod tests {
         let lost = lost.await.expect("it does not wait for its deadline");
         assert!(matches!(lost, Err(StoreError::Transient { .. })), "{lost:?}");
         forwarding.abort();
-    }
-
-    fn owned((a, b): (&str, &str)) -> (String, String) {
-        (a.to_owned(), b.to_owned())
     }
 }

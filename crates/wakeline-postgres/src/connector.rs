@@ -1,10 +1,12 @@
-//! Opens connections: where to, how encrypted, and with which timeouts.
+//! Opens connections to the configured servers, with TLS and timeouts.
 //!
 //! # Invariants
 //! * Every connection has keepalives and a user timeout, so that a dead peer is noticed.
-//! * A commit that was answered is on disk, whatever the default of the database or the role says.
-//! * A setting never reaches a session that other clients use as well (see [`Connector::set_up`]).
-//! * Errors and [`Connector::location`] never show a password.
+//! * A commit that was acknowledged is on disk, whatever the default of the database or the role
+//!   is.
+//! * A setting never reaches a session that other clients use as well (see
+//!   [`PgConnector::set_up`]).
+//! * Errors and [`PgConnector::location`] never show a password.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,44 +19,46 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 use wakeline_store::StoreError;
 
-use crate::breaker::Breaker;
+use crate::breaker::ConnectBreaker;
 use crate::error;
 use crate::options::{NotifyMode, PostgresOptions, PreparedStatements};
 use crate::tls::{self, Target};
 
-/// A connection whose peer acknowledges nothing for so long is lost. The pauses between the
-/// system's own repetitions double, so that a longer one would go on for as long again after the
-/// network is back.
+/// A connection is lost if its peer acknowledges nothing for this long. A longer time would double
+/// the outage: the pauses between the system's own retransmissions double, so that the connection
+/// could stay silent for as long again after the network is back.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
 
-/// How long it may take to find out whether the server is at work on a statement.
+/// The time limit for asking the server whether it executes a statement.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
-/// A connection whose messages somebody has to read.
-pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+/// A connection whose messages the caller has to read.
+pub(crate) type RawConnection =
+    Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// Opens connections.
-pub(crate) struct Connector {
+/// Opens connections and applies the session settings.
+pub(crate) struct PgConnector {
     target: Target,
     connect_timeout: Duration,
     statement_timeout: Duration,
-    /// Gives a session, or a transaction of a shared one, its settings.
+    /// The statements that apply the settings to a session, or to a transaction of a shared one.
     settings: String,
     prepared: PreparedStatements,
-    /// As the target's, with the mark that shows whether a session is this client's own.
+    /// The target's configuration, with the mark that shows whether a session is this client's own.
     marked: Config,
-    /// Somebody on the way refuses the mark, as poolers do. It is not sent any more.
+    /// A pooler refused the mark, so it is not sent any more.
     mark_refused: AtomicBool,
     /// Whether the session that was set up last is shared with other clients.
     shared: AtomicBool,
-    /// Whether the database is known to be away.
-    breaker: Breaker,
-    /// Sessions that were lost.
+    /// Whether the database is known to be unavailable.
+    breaker: ConnectBreaker,
+    /// The number of sessions that were lost.
     losses: AtomicU64,
 }
 
-impl Connector {
-    /// Reads a URL; `node` marks what its sessions notify, so that a node knows its own hints.
+impl PgConnector {
+    /// Parses a URL. Notifications of its sessions carry `node`, so that a node recognises its own
+    /// hints.
     pub(crate) fn new(
         field: &'static str,
         url: &str,
@@ -78,7 +82,7 @@ impl Connector {
         let given = config.get_options().map(|given| format!("{given} ")).unwrap_or_default();
         marked.options(format!("{given}-c wakeline.session={mark}"));
         let statement_ms = options.statement_timeout.as_millis().max(1);
-        // Without its comments: transactions send it again and again.
+        // Without the comments, because transactions send the text again and again.
         let settings = include_str!("../sql/queries/session_set_up.sql").lines();
         let settings: Vec<&str> = settings.filter(|line| !line.starts_with("--")).collect();
         let settings = settings
@@ -97,7 +101,7 @@ impl Connector {
             marked,
             mark_refused: AtomicBool::new(options.prepared_statements == PreparedStatements::Off),
             shared: AtomicBool::new(false),
-            breaker: Breaker::default(),
+            breaker: ConnectBreaker::default(),
             losses: AtomicU64::new(0),
         })
     }
@@ -122,11 +126,11 @@ impl Connector {
         format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
     }
 
-    /// Opens a connection whose messages the caller reads; its session is not set up yet.
+    /// Opens a connection whose messages the caller reads, without applying session settings.
     pub(crate) async fn open_wire(
         &self,
         operation: &'static str,
-    ) -> Result<(Client, Wire), StoreError> {
+    ) -> Result<(Client, RawConnection), StoreError> {
         // The driver's own timeout does not cover TLS and authentication.
         match timeout(self.connect_timeout, self.connect()).await {
             Ok(Ok(pair)) => Ok(pair),
@@ -138,7 +142,7 @@ impl Connector {
         }
     }
 
-    async fn connect(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
+    async fn connect(&self) -> Result<(Client, RawConnection), tokio_postgres::Error> {
         if !self.mark_refused.load(Ordering::Acquire) {
             match self.marked.connect(self.target.tls.clone()).await {
                 Err(error) if error::refuses_options(&error) => {
@@ -150,13 +154,14 @@ impl Connector {
         self.target.config.connect(self.target.tls.clone()).await
     }
 
-    /// Gives a new session its settings, if it is this client's own. Returns the number of its
-    /// server process, or `None` if it is shared with other clients: then [`Self::settings`] have
-    /// to begin each transaction.
+    /// Applies the settings to a new session, if it is this client's own. Returns the id of its
+    /// server process, or `None` if the session is shared with other clients: then
+    /// [`Self::settings`] have to begin each transaction.
     ///
     /// A session is shared unless it has the mark that this client sent as a startup option. A
-    /// pooler makes its sessions itself, and so refuses or ignores that. Unlike a look at what
-    /// survives a transaction, this does not depend on which session the pooler hands out next.
+    /// pooler opens its sessions itself, and so refuses or ignores the option. Unlike a check of
+    /// what survives a transaction, this does not depend on which session the pooler hands out
+    /// next.
     pub(crate) async fn set_up(
         &self,
         client: &Client,
@@ -168,8 +173,8 @@ impl Connector {
         Ok(process)
     }
 
-    /// Whether the server is at work on a statement of one of its processes, asked on a connection
-    /// of its own; `None` if there is no answer soon, or the server does not say.
+    /// Whether the server executes a statement in one of its processes, determined on a separate
+    /// connection; `None` if there is no answer soon, or the server does not report it.
     pub(crate) async fn works_on(&self, process: i32) -> Option<bool> {
         let sql = include_str!("../sql/queries/session_works.sql");
         let sql = sql.replace("@pid@", &process.to_string());
@@ -184,7 +189,7 @@ impl Connector {
         timeout(LOOK_WITHIN, look).await.ok().flatten()
     }
 
-    /// Gives a transaction of a shared session its settings.
+    /// The statements that apply the settings to a transaction of a shared session.
     pub(crate) fn settings(&self) -> &str {
         &self.settings
     }
@@ -198,32 +203,33 @@ impl Connector {
         }
     }
 
-    /// Whether the session that was opened last is shared with other clients.
+    /// Whether the session that was set up last is shared with other clients.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Acquire)
     }
 
-    /// Whether the database is known to be away.
-    pub(crate) fn breaker(&self) -> &Breaker {
+    /// Whether the database is known to be unavailable.
+    pub(crate) fn breaker(&self) -> &ConnectBreaker {
         &self.breaker
     }
 
-    /// How many sessions were lost. After a loss the others are checked before they are used.
+    /// The number of sessions that were lost. After a loss the others are checked before they are
+    /// used.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// A session was lost.
+    /// Counts the loss of a session.
     pub(crate) fn count_loss(&self) {
         self.losses.fetch_add(1, Ordering::Release);
     }
 
-    /// How long opening may take.
+    /// The time limit for opening a connection.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
 
-    /// How long a caller waits for an answer: longer than the server gives the statement.
+    /// The time limit of a call: longer than that of the statement on the server.
     pub(crate) fn deadline(&self) -> Duration {
         self.statement_timeout + Duration::from_secs(2)
     }

@@ -19,21 +19,21 @@ use wakeline_core::{
     TransactionId,
 };
 use wakeline_store::{
-    DeadLetter, DeadLetterFilter, DeadLetters, Page, PushItem, QueueChores, QueueDeadLetters,
-    Redrive, RedriveJob, RedriveState, Sealing, StoreError,
+    DeadLetter, DeadLetterFilter, DeadLetters, Page, PayloadEncryption, PushItem,
+    QueueBackgroundReport, QueueDeadLetters, Redrive, RedriveJob, RedriveState, StoreError,
 };
 
 use crate::PostgresStore;
-use crate::access::{Act, Changed};
+use crate::access::Act;
 use crate::admin::count;
-use crate::connect::Sql;
+use crate::connect::Params;
 use crate::rows::{self, Columns};
 
-/// Dead letters that go in one transaction.
+/// The number of dead letters that one transaction deletes.
 const PURGE_LEN: i64 = 5_000;
 
-/// A filter as columns.
-struct Fitting {
+/// A dead letter filter as the leading parameters of a statement.
+struct DeadLetterParams {
     queue: Option<String>,
     group: Option<String>,
     partition: Option<String>,
@@ -43,7 +43,7 @@ struct Fitting {
     error: Option<String>,
 }
 
-impl Fitting {
+impl DeadLetterParams {
     fn new(filter: DeadLetterFilter) -> Self {
         Self {
             queue: filter.queue.map(Into::into),
@@ -52,19 +52,14 @@ impl Fitting {
             number: filter.number.map(|number| number.0),
             from: filter.from.map(rows::system_time),
             to: filter.to.map(rows::system_time),
-            // PostgreSQL keeps no NUL in a text, so nothing contains one.
+            // PostgreSQL stores no NUL in a text, so no stored error contains one.
             error: filter.error.map(|error| error.replace('\0', "\u{fffd}")),
         }
     }
 
-    /// Runs a statement with the filter as its first parameters, and more; records the deed that
-    /// it is called under if it changed something.
-    async fn query(
-        &self,
-        store: &PostgresStore,
-        (operation, sql, changed): (&'static str, &Sql, Changed),
-        more: &[i64],
-    ) -> Result<Vec<Row>, StoreError> {
+    /// Runs a statement with the filter as its first parameters, followed by those of `act`;
+    /// records the current audit action if it changed something.
+    async fn query(&self, store: &PostgresStore, act: Act<'_>) -> Result<Vec<Row>, StoreError> {
         let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![
             &self.queue,
             &self.group,
@@ -74,10 +69,8 @@ impl Fitting {
             &self.to,
             &self.error,
         ];
-        params
-            .extend(more.iter().map(|number| number as &(dyn tokio_postgres::types::ToSql + Sync)));
-        let act = Act { operation, sql, params: &params, changed };
-        store.queue.core.recorded(act).await
+        params.extend(act.params);
+        store.queue.core.recorded(Act { params: &params, ..act }).await
     }
 }
 
@@ -90,28 +83,40 @@ impl QueueDeadLetters for PostgresStore {
     ) -> Result<DeadLetters, StoreError> {
         const OPERATION: &str = "list dead letters";
         let sql = &self.queue.core.sql;
-        let fitting = Fitting::new(filter);
-        let part = [i64::from(page.limit), i64::from(page.offset)];
-        let rows =
-            fitting.query(self, (OPERATION, &sql.dead_letter_list, Act::never), &part).await?;
+        let filter = DeadLetterParams::new(filter);
+        let (limit, offset) = (i64::from(page.limit), i64::from(page.offset));
+        let list = Act {
+            operation: OPERATION,
+            sql: &sql.dead_letter_list,
+            params: &[&limit, &offset],
+            changed: Act::never,
+        };
+        let rows = filter.query(self, list).await?;
         let letters = rows.iter().map(|row| self.dead_letter(&mut Columns::new(OPERATION, row)));
         let letters = letters.collect::<Result<_, _>>()?;
-        let rows =
-            fitting.query(self, (OPERATION, &sql.dead_letter_count, Act::never), &[]).await?;
+        let count = Act {
+            operation: OPERATION,
+            sql: &sql.dead_letter_count,
+            params: &[],
+            changed: Act::never,
+        };
+        let rows = filter.query(self, count).await?;
         Ok(DeadLetters { letters, total: first_count(OPERATION, &rows)? })
     }
 
     async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
         const OPERATION: &str = "purge dead letters";
         let sql = &self.queue.core.sql.dead_letter_purge;
-        let fitting = Fitting::new(filter);
+        let filter = DeadLetterParams::new(filter);
         let mut gone = 0;
         loop {
-            let rows = fitting.query(self, (OPERATION, sql, Act::counted), &[PURGE_LEN]).await;
+            let params: Params<'_> = &[&PURGE_LEN];
+            let purge = Act { operation: OPERATION, sql, params, changed: Act::counted };
+            let rows = filter.query(self, purge).await;
             let rows = rows.map_err(|error| if gone > 0 { error.after_write() } else { error })?;
-            let went = first_count(OPERATION, &rows)?;
-            gone += went;
-            if went < PURGE_LEN.unsigned_abs() {
+            let deleted = first_count(OPERATION, &rows)?;
+            gone += deleted;
+            if deleted < PURGE_LEN.unsigned_abs() {
                 return Ok(gone);
             }
         }
@@ -124,20 +129,21 @@ impl QueueDeadLetters for PostgresStore {
         const OPERATION: &str = "start redrive";
         let core = &self.queue.core;
         let Redrive { id, filter, to_queue, rate } = redrive;
-        let Fitting { queue, group, partition, number, from, to, error } = Fitting::new(filter);
+        let DeadLetterParams { queue, group, partition, number, from, to, error } =
+            DeadLetterParams::new(filter);
         let to_queue: Option<String> = to_queue.map(Into::into);
         let rate = rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
-        let params: crate::connect::Params<'_> =
+        let params: Params<'_> =
             &[&id.0, &number, &queue, &group, &partition, &from, &to, &error, &to_queue, &rate];
         let sql = &core.sql.redrive_start;
         core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?;
         let job = self.redrive_job(id).await.map_err(StoreError::after_write)?;
         let job = job.ok_or_else(|| StoreError::Transient {
             operation: OPERATION,
-            source: "the job is gone again".into(),
+            source: "the job was deleted meanwhile".into(),
         })?;
-        let changes = vec![Change::of_chores(Duration::ZERO)];
-        self.shared.notifier.tell(&changes);
+        let changes = vec![Change::of_background(Duration::ZERO)];
+        self.shared.notifier.notify(&changes);
         Ok((job, changes))
     }
 
@@ -156,39 +162,39 @@ impl QueueDeadLetters for PostgresStore {
         self.redrive_job(job).await.map_err(StoreError::after_write)
     }
 
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError> {
         const OPERATION: &str = "redrive";
         let core = &self.queue.core;
         let most = i32::try_from(rows).unwrap_or(i32::MAX);
         let rows = core.general(OPERATION, &core.sql.redrive_go, &[&most]).await?;
-        let mut chores = QueueChores::default();
+        let mut done = QueueBackgroundReport::default();
         let mut moving = Moving::default();
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);
             match columns.take::<i16>()? {
                 0 => {
-                    chores.rows = count(columns.take()?);
-                    chores.next_due = columns.take::<Option<i64>>()?.map(rows::span);
+                    done.rows = count(columns.take()?);
+                    done.next_due = columns.take::<Option<i64>>()?.map(rows::span);
                 }
                 1 => {
                     columns.skip(1);
                     let due_in = rows::span(columns.take()?);
                     let change = rows::change(&mut columns)?;
                     let group = Some(columns.name("group")?);
-                    chores.changes.push(Change { group, due_in, ..change });
+                    done.changes.push(Change { group, due_in, ..change });
                 }
-                _ => moving.add(&mut columns, &self.shared.sealing)?,
+                _ => moving.add(&mut columns, &self.shared.encryption)?,
             }
         }
-        self.shared.notifier.tell(&chores.changes);
+        self.shared.notifier.notify(&done.changes);
         if let Some(job) = moving.job {
-            chores.changes = self.move_letters(job, moving).await?;
+            done.changes = self.move_letters(job, moving).await?;
         }
-        Ok(chores)
+        Ok(done)
     }
 }
 
-/// Dead letters on their way to another queue.
+/// Dead letters that are being moved to another queue.
 #[derive(Default)]
 struct Moving {
     job: Option<Uuid>,
@@ -197,7 +203,11 @@ struct Moving {
 }
 
 impl Moving {
-    fn add(&mut self, columns: &mut Columns<'_>, sealing: &Sealing) -> Result<(), StoreError> {
+    fn add(
+        &mut self,
+        columns: &mut Columns<'_>,
+        encryption: &PayloadEncryption,
+    ) -> Result<(), StoreError> {
         columns.skip(2);
         let (queue, partition) = (columns.name("queue")?, columns.name("partition")?);
         columns.skip(3);
@@ -216,7 +226,7 @@ impl Moving {
             transaction_id: TransactionId::of_message(id),
             trace_id,
             producer,
-            payload: sealing.open(old, payload).map_err(broken)?,
+            payload: encryption.decrypt(old, payload).map_err(broken)?,
         });
         Ok(())
     }
@@ -239,8 +249,8 @@ impl PostgresStore {
             group: columns.name("group")?,
             error: columns.take()?,
             failures: u32::try_from(columns.take::<i32>()?).unwrap_or(0),
-            payload: (self.shared.sealing)
-                .open(MessageId(id), Bytes::from(columns.take::<Vec<u8>>()?))
+            payload: (self.shared.encryption)
+                .decrypt(MessageId(id), Bytes::from(columns.take::<Vec<u8>>()?))
                 .map_err(|error| rows::corrupt("dead letter", number.to_string(), error))?,
             producer: columns.take()?,
             created_at: columns.moment()?,
@@ -248,14 +258,14 @@ impl PostgresStore {
         })
     }
 
-    /// Pushes dead letters and deletes them. What another node did meanwhile is left to it.
+    /// Pushes dead letters and deletes them. Nothing is done if another node moved them meanwhile.
     async fn move_letters(&self, job: Uuid, moving: Moving) -> Result<Vec<Change>, StoreError> {
         const OPERATION: &str = "move dead letters";
         let core = &self.queue.core;
-        let mut along = core.along(moving.items);
+        let mut pushes = core.piggyback(moving.items);
         loop {
-            core.plan_along(&mut along).await?;
-            let mut params = along.params();
+            core.plan_piggybacked(&mut pushes).await?;
+            let mut params = pushes.params();
             params.push(&job);
             params.push(&moving.numbers);
             let rows = core.general(OPERATION, &core.sql.redrive_push, &params).await?;
@@ -263,8 +273,8 @@ impl PostgresStore {
                 return Ok(Vec::new());
             }
             let slots = rows.iter().filter(|row| row.get::<_, i16>(0) == 0);
-            if core.read_along(&mut along, (OPERATION, 1), slots).await? {
-                return Ok(core.finish_along(along).await?.1);
+            if core.read_piggybacked(&mut pushes, OPERATION, 1, slots).await? {
+                return Ok(core.finish_piggybacked(pushes).await?.1);
             }
         }
     }

@@ -1,57 +1,69 @@
-//! The transaction ids that this node knows of, so that dedup costs no index row per message.
+//! A cache of the transaction ids that this node has seen, so that deduplication costs no index row
+//! per message.
 //!
 //! # Where it sits
-//! A push asks here which of its items are known, and tells the database up to which offset it
-//! knows; the database compares the rest under the partition's lock and returns what is new.
+//! A push looks up here which of its items are duplicates, and sends the database the range of
+//! offsets the cache covers; the database compares the rest under the partition's lock and returns
+//! the new ids.
 //!
 //! # Invariants
-//! * What is remembered of a partition is all of its ids with offsets from `from` to `to`. Who
-//!   cannot keep that forgets: the database then compares more, and the answer is as exact.
-//! * Nothing here decides: the database verifies each offset that is named as known.
-//! * Bounded in total: partitions that were not used for longest are forgotten first.
+//! * The cache has all ids of a partition with offsets from `from` to `to`. If it cannot keep that
+//!   range complete, it forgets the partition: the database then compares more, and the answer is
+//!   as exact.
+//! * The cache decides nothing: the database verifies each offset that is named as known.
+//! * The total size is bounded: the least recently used partitions are forgotten first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use wakeline_core::Timestamp;
 
-/// Most ids that are remembered; about 50 bytes each.
+/// The maximum number of ids in the cache; each takes about 50 bytes.
 const IDS_MAX: usize = 2_000_000;
 
-/// A segment's ids, as the database returns them: joined by line feeds, which no id contains.
+/// The transaction ids of a segment as the database returns them: joined by line feeds, which no id
+/// contains.
 pub(crate) struct SegmentIds {
-    /// The offset of the first one.
+    /// The offset of the first id.
     pub(crate) first: i64,
-    /// When they were pushed.
+    /// The time of the push.
     pub(crate) at: Timestamp,
-    /// The ids.
     pub(crate) txns: String,
 }
 
-/// The offsets of which a node knows the ids: from the first to before the second.
+/// The transaction ids of a segment that this node has just stored.
+pub(crate) struct StoredIds<I> {
+    /// The offset of the first id.
+    pub(crate) first: i64,
+    /// The time of the push.
+    pub(crate) at: Timestamp,
+    pub(crate) txns: I,
+}
+
+/// The range of offsets whose ids a node knows, from `from` to before `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownRange {
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
-/// The ids that this node knows of.
+/// The known transaction ids of all partitions.
 pub(crate) struct DedupCache {
     hasher: RandomState,
-    partitions: HashMap<i64, Partition>,
-    /// Ids in all partitions.
+    partitions: HashMap<i64, PartitionIds>,
+    /// The number of ids in all partitions.
     len: usize,
     len_max: usize,
-    /// Counts uses; the least recent goes first.
+    /// Counts uses; the least recently used partition is evicted first.
     uses: u64,
 }
 
 #[derive(Default)]
-struct Partition {
-    known: Known,
+struct PartitionIds {
+    known: KnownRange,
     offsets: HashMap<u64, i64>,
     segments: VecDeque<Segment>,
-    /// Ids in all its segments.
+    /// The number of ids in all its segments.
     len: usize,
     used: u64,
 }
@@ -74,26 +86,26 @@ impl DedupCache {
         Self { hasher: RandomState::new(), partitions: HashMap::new(), len: 0, len_max, uses: 0 }
     }
 
-    /// What is known of a partition. The database compares everything else.
-    pub(crate) fn known(&mut self, partition: i64) -> Known {
+    /// Returns the range that is known of a partition. The database compares everything else.
+    pub(crate) fn known(&mut self, partition: i64) -> KnownRange {
         self.uses += 1;
         match self.partitions.get_mut(&partition) {
             Some(entry) => {
                 entry.used = self.uses;
                 entry.known
             }
-            None => Known::default(),
+            None => KnownRange::default(),
         }
     }
 
-    /// The offset at which an id was last seen.
+    /// Returns the offset at which an id was last seen.
     pub(crate) fn offset(&self, partition: i64, txn: &str) -> Option<i64> {
         let hash = self.hasher.hash_one(txn);
         self.partitions.get(&partition)?.offsets.get(&hash).copied()
     }
 
-    /// Takes in segments that the database returned to a push that had named `named`.
-    pub(crate) fn learn(&mut self, partition: i64, named: Known, delta: &[SegmentIds]) {
+    /// Adds the segments that the database returned to a push that had named the range `named`.
+    pub(crate) fn learn(&mut self, partition: i64, named: KnownRange, delta: &[SegmentIds]) {
         if named.to > 0 && !self.partitions.contains_key(&partition) {
             return; // Forgotten meanwhile; a part of the window would be of no use.
         }
@@ -103,15 +115,15 @@ impl DedupCache {
         }
     }
 
-    /// Takes in what this node just stored, if it follows on what is known. A partition that
-    /// nothing was known of begins with it if the push compared the whole window (`complete`).
+    /// Adds what this node just stored, if it continues the known range. An unknown partition
+    /// begins with it if the push compared the whole window (`complete`).
     pub(crate) fn stored<'a>(
         &mut self,
-        (partition, first): (i64, i64),
-        at: Timestamp,
-        txns: impl Iterator<Item = &'a str>,
+        partition: i64,
+        ids: StoredIds<impl Iterator<Item = &'a str>>,
         complete: bool,
     ) {
+        let StoredIds { first, at, txns } = ids;
         match self.partitions.get(&partition) {
             Some(entry) if entry.known.to == first => {}
             None if complete => {}
@@ -121,7 +133,7 @@ impl DedupCache {
         self.append(partition, Segment { first, at, hashes });
     }
 
-    /// Forgets what is older than the window.
+    /// Forgets ids that are older than the deduplication window.
     pub(crate) fn prune(&mut self, partition: i64, before: Timestamp) {
         let Some(entry) = self.partitions.get_mut(&partition) else { return };
         while entry.segments.front().is_some_and(|segment| segment.at < before) {
@@ -129,7 +141,7 @@ impl DedupCache {
         }
     }
 
-    /// Forgets an id that has left the window although it is remembered.
+    /// Forgets an id that is in the cache but has left the window.
     pub(crate) fn lapse(&mut self, partition: i64, txn: &str) {
         let hash = self.hasher.hash_one(txn);
         if let Some(entry) = self.partitions.get_mut(&partition) {
@@ -137,7 +149,7 @@ impl DedupCache {
         }
     }
 
-    /// Forgets a partition.
+    /// Removes a partition from the cache.
     pub(crate) fn forget(&mut self, partition: i64) {
         if let Some(entry) = self.partitions.remove(&partition) {
             self.len -= entry.len;
@@ -152,7 +164,7 @@ impl DedupCache {
             return;
         }
         if entry.segments.is_empty() {
-            // Whatever lies before it was outside of the window.
+            // Everything before it was outside of the window.
             entry.known.from = segment.first;
         }
         for (offset, hash) in (segment.first..).zip(&segment.hashes) {
@@ -162,7 +174,7 @@ impl DedupCache {
         self.len += segment.hashes.len();
         entry.len += segment.hashes.len();
         entry.segments.push_back(segment);
-        // One partition may not push out all others.
+        // One partition may not displace all others.
         while entry.len > self.len_max / 4 && entry.segments.len() > 1 {
             self.len -= entry.drop_oldest();
         }
@@ -184,12 +196,12 @@ impl DedupCache {
     }
 }
 
-impl Partition {
-    /// Forgets the oldest segment; returns how many ids that were.
+impl PartitionIds {
+    /// Forgets the oldest segment; returns the number of its ids.
     fn drop_oldest(&mut self) -> usize {
         let Some(segment) = self.segments.pop_front() else { return 0 };
         for (offset, hash) in (segment.first..).zip(&segment.hashes) {
-            // A later message may have the id by now.
+            // A later message may have reused the id.
             if self.offsets.get(hash) == Some(&offset) {
                 self.offsets.remove(hash);
             }
@@ -211,12 +223,16 @@ mod tests {
         SegmentIds { first, at: Timestamp(at), txns: txns.replace(' ', "\n") }
     }
 
+    fn stored(first: i64, at: i64, txns: &str) -> StoredIds<impl Iterator<Item = &str>> {
+        StoredIds { first, at: Timestamp(at), txns: txns.split(' ') }
+    }
+
     #[test]
-    fn what_this_node_stores_is_known_from_then_on() {
+    fn stored_ids_are_known_afterwards() {
         let mut cache = DedupCache::default();
-        assert_eq!(cache.known(1), Known::default());
-        cache.stored((1, 0), Timestamp(0), ["a", "b"].into_iter(), true);
-        assert_eq!(cache.known(1), Known { from: 0, to: 2 });
+        assert_eq!(cache.known(1), KnownRange::default());
+        cache.stored(1, stored(0, 0, "a b"), true);
+        assert_eq!(cache.known(1), KnownRange { from: 0, to: 2 });
         assert_eq!(cache.offset(1, "b"), Some(1));
         assert_eq!(cache.offset(1, "c"), None);
         assert_eq!(cache.offset(2, "b"), None);
@@ -225,31 +241,35 @@ mod tests {
     #[test]
     fn a_gap_is_never_bridged() {
         let mut cache = DedupCache::default();
-        cache.stored((1, 0), Timestamp(0), ["a"].into_iter(), true);
-        cache.stored((1, 5), Timestamp(1), ["f"].into_iter(), true);
-        assert_eq!(cache.known(1), Known { from: 0, to: 1 });
-        cache.learn(1, Known { from: 0, to: 1 }, &[segment(1, 1, "b c d e"), segment(5, 1, "f")]);
-        assert_eq!(cache.known(1), Known { from: 0, to: 6 });
+        cache.stored(1, stored(0, 0, "a"), true);
+        cache.stored(1, stored(5, 1, "f"), true);
+        assert_eq!(cache.known(1), KnownRange { from: 0, to: 1 });
+        cache.learn(
+            1,
+            KnownRange { from: 0, to: 1 },
+            &[segment(1, 1, "b c d e"), segment(5, 1, "f")],
+        );
+        assert_eq!(cache.known(1), KnownRange { from: 0, to: 6 });
         assert_eq!(cache.offset(1, "f"), Some(5));
     }
 
     #[test]
-    fn ids_outside_of_the_window_go_and_the_rest_stays() {
+    fn ids_outside_of_the_window_are_forgotten() {
         let mut cache = DedupCache::default();
-        cache.learn(1, Known::default(), &[segment(0, 10, "a b"), segment(2, 20, "c")]);
+        cache.learn(1, KnownRange::default(), &[segment(0, 10, "a b"), segment(2, 20, "c")]);
         cache.prune(1, Timestamp(20));
-        assert_eq!(cache.known(1), Known { from: 2, to: 3 });
+        assert_eq!(cache.known(1), KnownRange { from: 2, to: 3 });
         assert_eq!(cache.offset(1, "a"), None);
         assert_eq!(cache.offset(1, "c"), Some(2));
         cache.prune(1, Timestamp(21));
-        assert_eq!(cache.known(1), Known { from: 3, to: 3 });
+        assert_eq!(cache.known(1), KnownRange { from: 3, to: 3 });
         assert_eq!(cache.len, 0);
     }
 
     #[test]
-    fn an_id_that_came_again_survives_its_first_message() {
+    fn a_reused_id_outlives_its_first_message() {
         let mut cache = DedupCache::default();
-        cache.learn(1, Known::default(), &[segment(0, 10, "a"), segment(1, 20, "a")]);
+        cache.learn(1, KnownRange::default(), &[segment(0, 10, "a"), segment(1, 20, "a")]);
         cache.prune(1, Timestamp(20));
         assert_eq!(cache.offset(1, "a"), Some(1));
     }
@@ -258,11 +278,11 @@ mod tests {
     fn the_least_recently_used_partitions_are_forgotten_first() {
         let mut cache = DedupCache::with_len_max(40);
         for partition in 1..=4 {
-            cache.learn(partition, Known::default(), &[segment(0, 0, &"x ".repeat(9))]);
+            cache.learn(partition, KnownRange::default(), &[segment(0, 0, &"x ".repeat(9))]);
         }
         cache.known(1);
-        cache.learn(5, Known::default(), &[segment(0, 0, &"y ".repeat(9))]);
-        assert_eq!(cache.known(2), Known::default());
+        cache.learn(5, KnownRange::default(), &[segment(0, 0, &"y ".repeat(9))]);
+        assert_eq!(cache.known(2), KnownRange::default());
         assert_eq!(cache.known(1).to, 10);
         assert!(cache.len <= 40);
     }
@@ -272,9 +292,9 @@ mod tests {
         let mut cache = DedupCache::with_len_max(40);
         for first in 0..20 {
             let id = format!("id{first}");
-            cache.learn(1, Known { from: 0, to: first }, &[segment(first, 0, &id)]);
+            cache.learn(1, KnownRange { from: 0, to: first }, &[segment(first, 0, &id)]);
         }
-        assert_eq!(cache.known(1), Known { from: 10, to: 20 });
+        assert_eq!(cache.known(1), KnownRange { from: 10, to: 20 });
         assert_eq!(cache.offset(1, "id9"), None);
         assert_eq!(cache.offset(1, "id10"), Some(10));
     }

@@ -1,10 +1,10 @@
-//! The SQL files that are part of the binary. A test fails if one of the folders' is missing here.
+//! The SQL files that are compiled into the binary. A test fails if a file of a folder is missing
+//! here.
 
-/// One SQL file, with `@schema@` and `@channel@` to be filled in.
+/// One SQL file with the placeholders `@schema@` and `@channel@`.
 pub(crate) struct SqlFile {
-    /// Its name without `.sql`.
+    /// The file name without `.sql`.
     pub(crate) name: &'static str,
-    /// Its text.
     pub(crate) text: &'static str,
 }
 
@@ -81,9 +81,9 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "extend",
     "flow_abandon",
     "flow_below",
-    "flow_born",
     "flow_capabilities_of",
     "flow_claim_line",
+    "flow_claim_result",
     "flow_claim_turns",
     "flow_claim_work",
     "flow_claim_work_line",
@@ -105,9 +105,9 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_erase_history",
     "flow_follow",
     "flow_fresh",
-    "flow_grant",
     "flow_hints",
     "flow_kv_merge",
+    "flow_leased_on_insert",
     "flow_list_parent",
     "flow_lock",
     "flow_names",
@@ -157,9 +157,10 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_application_find",
     "hook_application_stop",
     "hook_application_update",
+    "hook_background",
+    "hook_background_due",
     "hook_cancel",
-    "hook_chores",
-    "hook_chores_due",
+    "hook_capacity",
     "hook_claim",
     "hook_claim_line",
     "hook_delivery_state",
@@ -195,17 +196,16 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_most",
     "hook_next_due",
     "hook_pick",
+    "hook_quarantine",
     "hook_rate_after",
     "hook_reclaim",
     "hook_release",
     "hook_replay",
     "hook_resend",
     "hook_rest",
-    "hook_room",
     "hook_secret_rotate",
     "hook_seen_due",
     "hook_sendable",
-    "hook_set_aside",
     "hook_settle",
     "hook_sweep",
     "hook_until",
@@ -216,7 +216,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_expire",
     "lease_find",
     "lease_note",
-    "lease_set_aside",
+    "lease_quarantine",
     "log_cut",
     "log_due",
     "log_fit",
@@ -249,25 +249,25 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "notify_scheduled",
     "notify_segments",
     "offset_since",
+    "partition_counts",
     "partition_create",
     "partition_delete",
     "partition_keep",
     "partition_sleep",
-    "partition_tally",
     "pop",
     "push",
     "push_check",
     "push_slots",
     "push_store",
     "queue_behind",
+    "queue_capacity",
     "queue_clear",
     "queue_configure",
+    "queue_counts",
     "queue_delete",
     "queue_depth",
     "queue_options_check",
     "queue_purge",
-    "queue_room",
-    "queue_tally",
     "redrive_go",
     "redrive_letters",
     "redrive_moved",
@@ -293,7 +293,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
 
 /// Functions of the main schema, which only a newer release replaces: those that users call, those
 /// that triggers call, and those that these need with the rights of their caller. All others belong
-/// to a set (see [`crate::function_sets`]).
+/// to a function set (see [`crate::function_sets`]).
 pub(crate) const API_FUNCTIONS: &[&str] = &[
     "ack",
     "clock",
@@ -320,7 +320,7 @@ pub(crate) const API_FUNCTIONS: &[&str] = &[
     "push",
 ];
 
-/// Takes the place of the function `machine_clock` in schemas made for tests.
+/// Replaces the function `machine_clock` in schemas made for tests.
 pub(crate) const TEST_CLOCK: &SqlFile =
     &SqlFile { name: "machine_clock", text: include_str!("../sql/test/machine_clock.sql") };
 

@@ -1,20 +1,19 @@
 //! Orchestrations on PostgreSQL: `FlowStore` over the functions `flow_*` in `sql/functions`.
 //!
 //! # Where it sits
-//! [`crate::PostgresStore`] holds a [`Flow`]: the fusers of the hot calls, and the [`Core`] that
-//! they share. Each operation has a module of its own.
+//! [`crate::PostgresStore`] holds [`FlowFusers`]: the fusers of the frequent calls, and the
+//! [`FlowCore`] that they share. Each operation has a module of its own.
 //!
 //! # Invariants
-//! * Commands of one kind are fused and have one connection: what waits meanwhile goes with the
-//!   next call, and calls of a kind do not contend with each other.
-//! * Names of capabilities and tags are turned into numbers before a command is fused.
-//! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
-//!   repeated only if it is idempotent: a claim, by its keys.
+//! * Commands of one kind are fused and have one connection: commands that arrive during a call go
+//!   with the next one, and calls of a kind do not contend with each other.
+//! * NumberCache of capabilities and tags are turned into numbers before a command is fused.
+//! * A call that was certainly rolled back is repeated. A call of unknown outcome is repeated only
+//!   if it is idempotent: a claim, by its keys.
 //! * A command with bad values fails alone: its call is repeated one command at a time.
 //! * Hints go out after the commit, never with it.
 
 mod admin;
-mod along;
 mod claim;
 mod commit;
 mod commit_form;
@@ -25,6 +24,7 @@ mod items;
 mod lease;
 mod mailbox;
 mod names;
+mod piggybacked;
 mod read;
 mod retries;
 mod slow;
@@ -44,38 +44,38 @@ use wakeline_store::flow::{
     RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, WorkClaim,
     WorkClaimed, WorkItem,
 };
-use wakeline_store::{Deed, StoreError};
+use wakeline_store::{AuditAction, StoreError};
 
-pub(crate) use self::along::Enqueue;
+pub(crate) use self::piggybacked::Enqueue;
 
-use self::claim::{Claimed, TurnLine, WorkLine};
-use self::commit::Sent;
+use self::claim::{ClaimedItems, TurnLine, WorkLine};
+use self::commit::SeparateCommit;
 use self::commit_form::CommitForm;
 use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
 use self::wire::MessageForm;
 use crate::access::Act;
-use crate::connect::{Link, Params, Sql};
-use crate::face_hints::FaceHints;
+use crate::api_hints::ApiHints;
+use crate::connect::{Params, PgLink, Sql};
 use crate::fuse::{Fuser, FuserOptions};
 use crate::hook;
-use crate::queue::{self, GrantedTokens};
+use crate::queue::{self, ClaimedTokens};
 use crate::{PostgresStore, Shared};
 
-/// What the calls of orchestrations share.
-pub(crate) struct Core {
+/// The state that the calls of orchestrations share.
+pub(crate) struct FlowCore {
     shared: Arc<Shared>,
-    queue: Arc<queue::Core>,
-    hook: Arc<hook::Core>,
-    sql: sql::Statements,
-    names: names::Names,
-    hints: FaceHints<FlowChange>,
+    queue: Arc<queue::QueueCore>,
+    hook: Arc<hook::HookCore>,
+    sql: sql::FlowStatements,
+    names: names::NumberCache,
+    hints: ApiHints<FlowChange>,
     /// Keys under which this node may hold leases already.
-    keys: GrantedTokens,
+    keys: ClaimedTokens,
     slow: slow::SlowLanes,
 }
 
-impl Core {
+impl FlowCore {
     /// Runs one statement on a connection for general use; repeats it if it was rolled back.
     async fn general(
         &self,
@@ -86,11 +86,12 @@ impl Core {
         self.queue.general(operation, sql, params).await
     }
 
-    /// Runs an administrative write, and records the deed that it is called under.
+    /// Runs an administrative write, and records the current audit action.
     async fn act(
         &self,
         operation: &'static str,
-        (sql, params): (&Sql, Params<'_>),
+        sql: &Sql,
+        params: Params<'_>,
         changed: fn(&[Row]) -> bool,
     ) -> Result<Vec<Row>, StoreError> {
         self.queue.recorded(Act { operation, sql, params, changed }).await
@@ -99,11 +100,12 @@ impl Core {
     /// Runs one statement on a link; repeats it if it was rolled back.
     async fn on_link(
         &self,
-        link: &Link,
+        link: &PgLink,
         operation: &'static str,
-        statement: (&Sql, Params<'_>),
+        sql: &Sql,
+        params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.queue.on_link(link, operation, statement).await
+        self.queue.on_link(link, operation, sql, params).await
     }
 
     /// Remembers keys under which something is, or may be, leased.
@@ -116,18 +118,18 @@ impl Core {
     }
 }
 
-/// The fusers of orchestrations, and what their calls share.
-pub(crate) struct Flow {
-    core: Arc<Core>,
+/// The fusers of orchestrations, and the state that their calls share.
+pub(crate) struct FlowFusers {
+    core: Arc<FlowCore>,
     enqueue: Fuser<EnqueueForm, EnqueueReply>,
     complete: Fuser<CompleteForm, CompletionReply>,
     renew: Fuser<RenewForm, Vec<RenewOutcome>>,
     commit: Fuser<CommitForm, TurnReply>,
-    claim_turns: Fuser<Vec<TurnLine>, Vec<Claimed<TurnItem>>>,
-    claim_work: Fuser<Vec<WorkLine>, Vec<Claimed<WorkItem>>>,
+    claim_turns: Fuser<Vec<TurnLine>, Vec<ClaimedItems<TurnItem>>>,
+    claim_work: Fuser<Vec<WorkLine>, Vec<ClaimedItems<WorkItem>>>,
 }
 
-/// A fuser of one kind of call, with a connection of its own.
+/// Starts a fuser of one kind of call, with a connection of its own.
 macro_rules! fuser {
     ($core:expr, $name:literal, $flush:ident) => {{
         let core = $core.clone();
@@ -139,21 +141,21 @@ macro_rules! fuser {
     }};
 }
 
-impl Flow {
+impl FlowFusers {
     /// Starts the fusers.
     pub(crate) fn start(
         shared: &Arc<Shared>,
-        queue: &Arc<queue::Core>,
-        hook: &Arc<hook::Core>,
+        queue: &Arc<queue::QueueCore>,
+        hook: &Arc<hook::HookCore>,
     ) -> Self {
-        let core = Arc::new(Core {
+        let core = Arc::new(FlowCore {
             shared: shared.clone(),
             queue: queue.clone(),
             hook: hook.clone(),
-            sql: sql::Statements::new(shared),
-            names: names::Names::default(),
-            hints: FaceHints::default(),
-            keys: GrantedTokens::default(),
+            sql: sql::FlowStatements::new(shared),
+            names: names::NumberCache::default(),
+            hints: ApiHints::default(),
+            keys: ClaimedTokens::default(),
             slow: slow::SlowLanes::default(),
         });
         Self {
@@ -167,12 +169,12 @@ impl Flow {
         }
     }
 
-    /// What the calls share.
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    /// The state that the calls share.
+    pub(crate) fn core(&self) -> &Arc<FlowCore> {
         &self.core
     }
 
-    /// Finishes the calls under way.
+    /// Waits for the calls in flight.
     pub(crate) async fn close(&self) {
         self.enqueue.close().await;
         self.complete.close().await;
@@ -199,7 +201,7 @@ impl FlowStore for PostgresStore {
         let bytes = messages.iter().map(MessageForm::bytes).sum();
         let requests = core.turn_requests(&requests).await?;
         let form = EnqueueForm { messages, requests };
-        let reply = match Deed::current() {
+        let reply = match AuditAction::current() {
             Some(_) => core.enqueue_recorded(&form).await?,
             None => self.flow.enqueue.submit(form, bytes).await?,
         };
@@ -222,7 +224,11 @@ impl FlowStore for PostgresStore {
         let form = self.flow.core.commit_form(commit).await?;
         let slow = self.flow.core.slow.contains(form.token.lane);
         if slow || !pushes.is_empty() || !emits.is_empty() {
-            return self.flow.core.commit_apart(form, Sent { pushes, emits, slow }).await;
+            return self
+                .flow
+                .core
+                .commit_separately(form, SeparateCommit { pushes, emits, slow })
+                .await;
         }
         let bytes = form.bytes();
         self.flow.commit.submit(form, bytes).await

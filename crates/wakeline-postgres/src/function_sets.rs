@@ -1,13 +1,13 @@
-//! The functions that nodes call: a set per release, beside those of other releases.
+//! The SQL functions that nodes call: one set per release, side by side in the database.
 //!
 //! # Where it sits
-//! [`crate::migrate`] installs sets and drops those that nobody uses; [`crate::session::fill`] puts
-//! the names of a node's own set into its statements.
+//! [`crate::migrate`] installs sets and drops unused ones; [`crate::session::fill`] puts the names
+//! of a node's own set into its statements.
 //!
 //! # Invariants
-//! * A set never changes: another text is another set, under another name.
-//! * What users call ([`API_FUNCTIONS`]) is not part of a set. It is in the main schema under
-//!   stable names, and calls the set of the newest release.
+//! * A set never changes: functions with another text form another set, under another name.
+//! * Functions that users call ([`API_FUNCTIONS`]) are not part of a set. They are in the main
+//!   schema under stable names, and call the set of the newest release.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use wakeline_core::error_chain;
 
 use wakeline_store::StoreError;
 
-use crate::connect::{LinkTransaction, Params, fill};
+use crate::connect::{Params, PgTransaction, fill};
 use crate::embedded::{API_FUNCTIONS, FUNCTIONS, SqlFile};
 use crate::migrate::{MigrationReport, Migrator, OPERATION};
 use crate::options::{PostgresOptions, Schema};
 
-/// How often a node says that it uses its set. Far less than the week after which an unused one is
-/// dropped.
+/// How often a node records that it uses its set: much more often than weekly, because a set that
+/// was unused for a week is dropped.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Longest part of the main schema's name in that of a set's schema, so that it fits into the 63
-/// bytes of a name. The checksum tells apart what is cut off.
+/// The number of bytes of the main schema's name in the name of a set's schema, so that this fits
+/// into the 63 bytes of an identifier. The checksum distinguishes names that are cut off.
 const NAME_LEN_MAX: usize = 40;
 
 /// A version of this program, as a number that only grows: 1.2.3 is 1002003.
@@ -36,11 +36,12 @@ const NAME_LEN_MAX: usize = 40;
 pub(crate) struct Release(pub(crate) i32);
 
 impl Release {
-    /// The oldest one that works with the tables as this one leaves them. It moves when a migration
-    /// takes away what older programs still need: one release later than they stop needing it.
+    /// The oldest release that works with the tables as this one leaves them. It moves when a
+    /// migration removes what older programs need: one release after the last program that needs
+    /// it.
     pub(crate) const OLDEST: Self = Self(1_000);
 
-    /// This program's.
+    /// The release of this program.
     pub(crate) fn own(options: &PostgresOptions) -> Self {
         let number = |text: &str| text.parse::<i32>().expect("cargo gives numbers");
         let version = number(env!("CARGO_PKG_VERSION_MAJOR")) * 1_000_000
@@ -56,17 +57,17 @@ impl fmt::Display for Release {
     }
 }
 
-/// Where a set of functions is.
+/// An installed set of functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FunctionSet {
     pub(crate) checksum: String,
-    /// Its schema. `None`: the role that installed it may not create one, so that the functions are
-    /// in the main schema, and their names end with the checksum.
+    /// The schema of the set. `None` if the role that installed it may not create schemas: then the
+    /// functions are in the main schema, and their names end with the checksum.
     pub(crate) place: Option<String>,
 }
 
 impl FunctionSet {
-    /// The SQL name of one of its functions.
+    /// The qualified SQL name of a function of the set.
     pub(crate) fn function(&self, main: &str, name: &str) -> String {
         match &self.place {
             Some(place) => format!("\"{place}\".{name}"),
@@ -91,12 +92,12 @@ pub(crate) fn set_names() -> Vec<&'static str> {
     FUNCTIONS.iter().map(|file| file.name).filter(|name| !is_api(name)).collect()
 }
 
-/// Whether users call a function, or something outlives sets that does.
+/// Whether users call a function, or something that outlives sets does.
 pub(crate) fn is_api(name: &str) -> bool {
     API_FUNCTIONS.contains(&name)
 }
 
-/// The checksum of a program's set.
+/// The checksum of the function set in this program.
 pub(crate) fn checksum(schema: &Schema, options: &PostgresOptions, files: &[SqlFile]) -> String {
     let mut digest = Sha256::new();
     digest.update(schema.name());
@@ -113,7 +114,7 @@ impl Migrator {
     /// Installs this program's function set, in a schema of its own if the role may create one.
     pub(crate) async fn install_set(
         &self,
-        tx: &LinkTransaction<'_>,
+        tx: &PgTransaction<'_>,
         report: &mut MigrationReport,
     ) -> Result<FunctionSet, StoreError> {
         let may = self.sql(include_str!("../sql/queries/function_set_may_create.sql"));
@@ -121,8 +122,9 @@ impl Migrator {
         let own_schema = rows.first().is_some_and(|row| row.get("may"));
         let place = own_schema.then(|| schema_for(self.schema.name(), &self.set));
         let mut script = place.as_ref().map_or(String::new(), |place| {
-            // What is there is left over from a main schema that was dropped or restored. The
-            // functions run with the rights of their callers, so that nobody gains any by them.
+            // An existing schema is left over from a main schema that was dropped or restored. The
+            // functions run with the rights of their callers, so that `GRANT USAGE` gives no rights
+            // on the data.
             format!(
                 "DROP SCHEMA IF EXISTS \"{place}\" CASCADE; CREATE SCHEMA \"{place}\";
                  GRANT USAGE ON SCHEMA \"{place}\" TO PUBLIC;\n"
@@ -159,7 +161,7 @@ impl Migrator {
 
     async fn drop_set(
         &self,
-        tx: &LinkTransaction<'_>,
+        tx: &PgTransaction<'_>,
         set: &str,
         place: Option<&str>,
     ) -> Result<(), StoreError> {
@@ -179,8 +181,9 @@ impl Migrator {
     }
 }
 
-/// Says once an hour that a node uses its set, until what it returns is dropped, and installs the
-/// set again if it is gone: because the node could not say so for a week, or by a restore in place.
+/// Records once an hour that a node uses its set, until the returned guard is dropped. It installs
+/// the set again if it is missing: because the node could not record its use for a week, or after a
+/// restore in place.
 pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
     let gone = CancellationToken::new();
     let guard = gone.clone().drop_guard();
@@ -205,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_for_users_exists_and_calls_its_set_by_name() {
+    fn every_api_function_exists_and_is_in_no_set() {
         for name in API_FUNCTIONS {
             assert!(FUNCTIONS.iter().any(|file| file.name == *name), "{name}");
             assert!(!is_in_set(name), "{name}");
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_fit_whatever_the_schema_is_called() {
+    fn function_set_names_fit_for_every_schema_name() {
         let name = schema_for(&"s".repeat(63), "0123456789ab");
         assert!(name.len() <= 63 && name.ends_with("_fn_0123456789ab"));
         assert!(FUNCTIONS.iter().all(|file| file.name.len() + 13 <= 63));

@@ -1,13 +1,15 @@
 //! Group commit: concurrent commands of one kind go to the database in one call.
 //!
 //! # Where it sits
-//! The queue's push, claim and settle submit here; the flush function makes the call.
+//! Calls that many callers make concurrently (push, claim, settle and others) are submitted here;
+//! the flush function makes the call to the database.
 //!
 //! # Invariants
-//! * No fixed delay: a call starts as soon as a slot is free, with everything that waits. A lone
-//!   command on an idle store waits for nothing, not even for another task.
-//! * Every command gets exactly one answer, also if the flush panics or answers too little.
-//! * A caller that goes away does not cancel the call that carries its command.
+//! * There is no fixed delay: a call starts as soon as a slot is free, with all commands that wait.
+//!   A single command on an idle store waits for nothing, not even for another task.
+//! * Every command gets exactly one answer, even if the flush function panics or returns too few
+//!   results.
+//! * If the future of a caller is dropped, the call with its command still runs to its end.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -18,35 +20,35 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
-use wakeline_store::{Carried, StoreError};
+use wakeline_store::{RunToCompletion, StoreError};
 
 use crate::error::unanswered;
 
-/// Makes one call for many commands; answers one result per command, in order.
-pub(crate) type Flush<C, R> =
+/// Makes one call for many commands; returns one result per command, in order.
+pub(crate) type FlushFn<C, R> =
     Arc<dyn Fn(Vec<C>) -> BoxFuture<'static, Vec<Result<R, StoreError>>> + Send + Sync>;
 
-/// How much goes into one call, and how many calls run at once.
+/// The limits of one call, and the number of concurrent calls.
 #[derive(Debug, Clone)]
 pub(crate) struct FuserOptions {
-    /// The operation, for metrics and errors.
+    /// The name of the operation in metrics and errors.
     pub(crate) name: &'static str,
-    /// Most commands in one call.
+    /// The maximum number of commands in one call.
     pub(crate) commands_max: usize,
-    /// Most bytes in one call; a single command may be larger.
+    /// The maximum number of bytes in one call; a single command may be larger.
     pub(crate) bytes_max: usize,
-    /// Calls in flight at once.
+    /// The maximum number of concurrent calls.
     pub(crate) in_flight: usize,
 }
 
 impl FuserOptions {
-    /// The limits of MODELS A8: 1,000 commands and 4 MB.
+    /// The default limits: 1,000 commands and 4 MB.
     pub(crate) fn new(name: &'static str, in_flight: usize) -> Self {
         Self { name, commands_max: 1000, bytes_max: 4 << 20, in_flight }
     }
 }
 
-struct Job<C, R> {
+struct FuserJob<C, R> {
     command: C,
     bytes: usize,
     answer: oneshot::Sender<Result<R, StoreError>>,
@@ -54,27 +56,27 @@ struct Job<C, R> {
 
 /// Fuses commands into calls.
 pub(crate) struct Fuser<C, R> {
-    line: Arc<Line<C, R>>,
+    line: Arc<FuserQueue<C, R>>,
 }
 
 impl<C: Send + 'static, R: Send + 'static> Fuser<C, R> {
-    /// A fuser without calls. It has no task of its own: calls are made by those who submit.
-    pub(crate) fn start(options: FuserOptions, flush: Flush<C, R>) -> Self {
-        let state = Mutex::new(State { jobs: VecDeque::new(), running: 0, closed: false });
-        Self { line: Arc::new(Line { options, flush, state, calls: TaskTracker::new() }) }
+    /// Creates a fuser. It has no task of its own: calls are made by those who submit.
+    pub(crate) fn start(options: FuserOptions, flush: FlushFn<C, R>) -> Self {
+        let state = Mutex::new(FuserState { jobs: VecDeque::new(), running: 0, closed: false });
+        Self { line: Arc::new(FuserQueue { options, flush, state, calls: TaskTracker::new() }) }
     }
 
-    /// Has a command carried out; `bytes` is about what it adds to the call.
+    /// Executes a command; `bytes` is about what it adds to the call.
     pub(crate) async fn submit(&self, command: C, bytes: usize) -> Result<R, StoreError> {
         match self.line.enter(command, bytes)? {
-            Turn::Now(command) => Carried::new(self.line.clone().alone(command)).await,
+            Turn::Now(command) => RunToCompletion::new(self.line.clone().alone(command)).await,
             Turn::Later(answered) => {
                 answered.await.unwrap_or_else(|_| Err(unanswered(self.line.options.name)))
             }
         }
     }
 
-    /// Takes no more commands and waits for those that were taken.
+    /// Refuses further commands and waits for the accepted ones.
     pub(crate) async fn close(&self) {
         self.line.state.lock().closed = true;
         self.line.calls.close();
@@ -82,32 +84,32 @@ impl<C: Send + 'static, R: Send + 'static> Fuser<C, R> {
     }
 }
 
-/// The commands that wait for a slot, and the calls under way.
-struct Line<C, R> {
+/// The commands that wait for a slot, and the calls in flight.
+struct FuserQueue<C, R> {
     options: FuserOptions,
-    flush: Flush<C, R>,
-    state: Mutex<State<C, R>>,
+    flush: FlushFn<C, R>,
+    state: Mutex<FuserState<C, R>>,
     calls: TaskTracker,
 }
 
-/// When a command has its turn.
+/// How a command is executed.
 enum Turn<C, R> {
-    /// A slot was free and is taken: whoever submitted makes the call, in its own task.
+    /// A slot was free and is taken: the submitter makes the call in its own task.
     Now(C),
-    /// It goes with a later call.
+    /// All slots were taken: the command goes with a later call.
     Later(oneshot::Receiver<Result<R, StoreError>>),
 }
 
-struct State<C, R> {
-    /// Empty unless all slots are taken: a slot is let go only when nobody waits for one.
-    jobs: VecDeque<Job<C, R>>,
-    /// Slots that are taken.
+struct FuserState<C, R> {
+    /// Empty unless all slots are taken: a slot is released only when no command waits for one.
+    jobs: VecDeque<FuserJob<C, R>>,
+    /// The number of slots that are taken.
     running: usize,
     closed: bool,
 }
 
-impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
-    /// Takes a free slot, or has the command wait for one.
+impl<C: Send + 'static, R: Send + 'static> FuserQueue<C, R> {
+    /// Takes a free slot, or queues the command.
     fn enter(&self, command: C, bytes: usize) -> Result<Turn<C, R>, StoreError> {
         let mut state = self.state.lock();
         if state.closed {
@@ -119,7 +121,7 @@ impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
             return Ok(Turn::Now(command));
         }
         let (answer, answered) = oneshot::channel();
-        state.jobs.push_back(Job { command, bytes, answer });
+        state.jobs.push_back(FuserJob { command, bytes, answer });
         Ok(Turn::Later(answered))
     }
 
@@ -132,19 +134,19 @@ impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
     }
 
     /// Makes a call for commands that waited for their slot.
-    async fn together(self: Arc<Self>, jobs: Vec<Job<C, R>>) {
+    async fn together(self: Arc<Self>, jobs: Vec<FuserJob<C, R>>) {
         let (commands, waiters): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| (job.command, job.answer)).unzip();
         let mut results = self.flush(commands).await.into_iter();
         self.proceed();
         for waiter in waiters {
             let result = results.next().unwrap_or_else(|| Err(unanswered(self.options.name)));
-            // A caller that went away is not told; what it asked for has happened.
+            // The receiver may be gone, but its command was executed.
             let _ = waiter.send(result);
         }
     }
 
-    /// A call has come back: its slot goes to those who wait, or is let go.
+    /// Ends a call: its slot goes to waiting commands, or is released.
     fn proceed(self: &Arc<Self>) {
         let jobs = {
             let mut state = self.state.lock();
@@ -161,15 +163,15 @@ impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
     async fn flush(&self, commands: Vec<C>) -> Vec<Result<R, StoreError>> {
         metrics::histogram!("wakeline_store_fused_commands", "op" => self.options.name)
             .record(commands.len() as f64);
-        // The closure itself may panic as well as the future that it makes.
+        // The closure itself may panic, as well as the future that it returns.
         let flushed = AssertUnwindSafe(async { (self.flush)(commands).await }).catch_unwind();
         flushed.await.unwrap_or_default()
     }
 }
 
-impl<C, R> State<C, R> {
-    /// As much of what waits as goes into one call.
-    fn gather(&mut self, options: &FuserOptions) -> Vec<Job<C, R>> {
+impl<C, R> FuserState<C, R> {
+    /// Takes as many waiting commands as fit into one call.
+    fn gather(&mut self, options: &FuserOptions) -> Vec<FuserJob<C, R>> {
         let mut bytes = 0usize;
         let mut jobs = Vec::new();
         while let Some(job) = self.jobs.front()
@@ -190,7 +192,7 @@ mod tests {
     use tokio::sync::Semaphore;
     use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-    /// A flush that reports what it was given and waits for leave to answer.
+    /// A flush function that reports the commands of each call and waits for permission to answer.
     struct Bench {
         fuser: Arc<Fuser<u32, u32>>,
         calls: UnboundedReceiver<Vec<u32>>,
@@ -201,11 +203,11 @@ mod tests {
         let (called, calls) = mpsc::unbounded_channel();
         let (leave, left) = mpsc::unbounded_channel::<()>();
         let left = Arc::new(tokio::sync::Mutex::new(left));
-        let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+        let flush: FlushFn<u32, u32> = Arc::new(move |commands: Vec<u32>| {
             let (called, left) = (called.clone(), left.clone());
             async move {
-                called.send(commands.clone()).expect("the test looks on");
-                left.lock().await.recv().await.expect("the test gives leave");
+                called.send(commands.clone()).expect("the test receives calls");
+                left.lock().await.recv().await.expect("the test permits the answer");
                 commands.into_iter().map(|command| Ok(command * 10)).collect()
             }
             .boxed()
@@ -213,7 +215,7 @@ mod tests {
         Bench { fuser: Arc::new(Fuser::start(options, flush)), calls, leave }
     }
 
-    /// Submits without waiting for the answer, in order.
+    /// Submits a command without waiting for the answer, so that commands are queued in order.
     async fn submit(bench: &Bench, command: u32, bytes: usize) -> tokio::task::JoinHandle<u32> {
         let fuser = bench.fuser.clone();
         let (started, starting) = oneshot::channel();
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lone_command_waits_for_nothing() {
+    async fn a_single_command_does_not_wait() {
         let mut bench = bench(FuserOptions::new("test", 1));
         let started = tokio::time::Instant::now();
         let answer = submit(&bench, 7, 1).await;
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_arrives_during_a_call_goes_with_the_next() {
+    async fn commands_that_arrive_during_a_call_go_with_the_next() {
         let mut bench = bench(FuserOptions::new("test", 1));
         let mut answers = vec![submit(&bench, 1, 1).await];
         assert_eq!(bench.calls.recv().await, Some(vec![1]));
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_in_flight_are_as_many_as_allowed() {
+    async fn concurrent_calls_are_limited() {
         let mut bench = bench(FuserOptions::new("test", 2));
         let mut answers = Vec::new();
         for command in 1..=2 {
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_holds_no_more_than_its_caps() {
+    async fn a_call_respects_its_limits() {
         let options = FuserOptions { name: "test", commands_max: 3, bytes_max: 100, in_flight: 1 };
         let mut bench = bench(options);
         let mut answers = vec![submit(&bench, 0, 1).await];
@@ -306,11 +308,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_goes_away_does_not_cancel_the_call() {
+    async fn a_dropped_caller_does_not_cancel_the_call() {
         let done = Arc::new(AtomicUsize::new(0));
         let (gate, gated) = (Arc::new(Semaphore::new(0)), done.clone());
         let held = gate.clone();
-        let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+        let flush: FlushFn<u32, u32> = Arc::new(move |commands: Vec<u32>| {
             let (gate, done) = (held.clone(), gated.clone());
             async move {
                 let _leave = gate.acquire().await.expect("open");
@@ -330,9 +332,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_and_a_short_answer_are_an_unknown_outcome_to_every_waiter() {
+    async fn a_panic_or_a_missing_result_is_an_unknown_outcome() {
         for answers in [None, Some(1)] {
-            let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+            let flush: FlushFn<u32, u32> = Arc::new(move |commands: Vec<u32>| {
                 async move {
                     // Others come while the first call runs, so that the second has several.
                     tokio::task::yield_now().await;
@@ -346,15 +348,18 @@ mod tests {
             let failed = results.iter().filter(|result| result.is_err()).count();
             assert_eq!(failed, if answers.is_none() { 5 } else { 3 }, "{results:?}");
             for error in results.iter().filter_map(|result| result.as_ref().err()) {
-                assert!(matches!(error, StoreError::Transient { .. }), "it may be done: {error:?}");
+                assert!(
+                    matches!(error, StoreError::Transient { .. }),
+                    "it may have been executed: {error:?}"
+                );
             }
             assert!(results.iter().flat_map(Result::as_ref).all(|answer| *answer < 5));
         }
     }
 
     #[tokio::test]
-    async fn a_closed_fuser_says_that_nothing_was_written() {
-        let flush: Flush<u32, u32> = Arc::new(|_| async { Vec::new() }.boxed());
+    async fn a_closed_fuser_reports_that_nothing_was_written() {
+        let flush: FlushFn<u32, u32> = Arc::new(|_| async { Vec::new() }.boxed());
         let fuser = Fuser::start(FuserOptions::new("test", 1), flush);
         fuser.close().await;
         let refused = fuser.submit(1, 1).await;

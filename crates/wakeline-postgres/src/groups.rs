@@ -1,4 +1,4 @@
-//! Consumer groups: how far they are, and moving them.
+//! Consumer groups: their progress, and moving their cursors.
 //!
 //! # Where it sits
 //! Implements `QueueGroups`. Nothing here is hot: each call is one statement, on a connection for
@@ -19,7 +19,7 @@ use crate::access::Act;
 use crate::admin::count;
 use crate::rows::{self, Columns};
 
-/// More changes than this are told as one per queue.
+/// If a call has more changes than this, they are merged to one per queue.
 const CHANGES_MAX: usize = 100;
 
 /// A thousand years, in microseconds.
@@ -59,7 +59,7 @@ impl QueueGroups for PostgresStore {
         let group = filter.group.as_ref().map(GroupName::as_str);
         let queue = filter.queue.as_ref().map(QueueName::as_str);
         let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
-        // Longer ago than a thousand years is as good as for ever.
+        // A longer time has the same effect: no message is that old.
         let behind = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX).min(BEHIND_MAX);
         let sql = &core.sql.group_lagging;
         let rows =
@@ -89,7 +89,7 @@ impl QueueGroups for PostgresStore {
             changes.push(change);
             gone += count(columns.take()?);
         }
-        self.shared.notifier.tell(&changes);
+        self.shared.notifier.notify(&changes);
         Ok((gone, changes))
     }
 
@@ -123,7 +123,7 @@ impl QueueGroups for PostgresStore {
         if changes.len() > CHANGES_MAX {
             changes = by_queue(changes);
         }
-        self.shared.notifier.tell(&changes);
+        self.shared.notifier.notify(&changes);
         Ok((rows.len() as u64, changes))
     }
 }
@@ -151,7 +151,8 @@ fn group_detail(columns: &mut Columns<'_>) -> Result<GroupDetail, StoreError> {
     })
 }
 
-/// How long ago a moment was, by the database's clock; both are the next columns.
+/// The time since a timestamp, by the database's clock; the next two columns are the timestamp and
+/// the present time.
 fn behind(columns: &mut Columns<'_>) -> Result<Duration, StoreError> {
     let oldest_at = columns.take::<Option<SystemTime>>()?.map(rows::timestamp);
     let now = columns.moment()?;
@@ -183,7 +184,7 @@ fn group_partition(operation: &'static str, row: &Row) -> Result<GroupPartition,
     })
 }
 
-/// One change per queue, due when the first of them is.
+/// Merges changes to one per queue, due when the first of them is.
 fn by_queue(changes: Vec<Change>) -> Vec<Change> {
     let mut queues: BTreeMap<QueueName, Change> = BTreeMap::new();
     for change in changes {

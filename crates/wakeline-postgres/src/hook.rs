@@ -1,17 +1,17 @@
 //! Webhooks on PostgreSQL: `HookStore` over the functions `hook_*` in `sql/functions`.
 //!
 //! # Where it sits
-//! [`crate::PostgresStore`] holds a [`Hook`]: the fusers of the hot calls, and the [`Core`] that
-//! they share. Each operation has a module of its own.
+//! [`crate::PostgresStore`] holds [`HookFusers`]: the fusers of the frequent calls, and the
+//! [`HookCore`] that they share. Each operation has a module of its own.
 //!
 //! # Invariants
 //! * Commands of one kind are fused per connection; messages of one application go through the same
 //!   connection, so that this node does not contend with itself.
-//! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
-//!   repeated only if it is idempotent: a claim, by its keys, and an emit, by its message's id.
+//! * A call that was certainly rolled back is repeated. A call of unknown outcome is repeated only
+//!   if it is idempotent: a claim, by its keys, and an emit, by its message's id.
 //! * A command with bad values fails alone: its call is repeated one command at a time.
 //! * Hints go out after the commit, never with it.
-//! * A row that cannot be read holds up no other, and costs no other an attempt (trap 46).
+//! * A corrupt row delays no other row, and costs no other row an attempt.
 
 mod admin;
 mod catalog;
@@ -21,8 +21,8 @@ mod endpoints;
 mod event_types;
 mod items;
 mod lease;
+mod quarantine;
 mod read;
-mod set_aside;
 mod settle;
 mod sql;
 mod wire;
@@ -38,33 +38,33 @@ use uuid::Uuid;
 use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, LeaseToken};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    DeliveryAsk, DeliveryClaim, DeliveryClaimed, EmitReply, HookStore, NewMessage, SettleDelivery,
-    SettledDelivery,
+    DeliveryClaim, DeliveryClaimed, DeliveryRequest, EmitReply, HookStore, NewMessage,
+    SettleDelivery, SettledDelivery,
 };
 
-use self::claim::{Claimed, LineForm};
+use self::claim::{ClaimedLine, LineForm};
 use self::emit::EmitForm;
-pub(crate) use self::emit::{EmittedAlong, check};
+pub(crate) use self::emit::{PiggybackedEmits, check};
 use crate::access::Act;
-use crate::connect::{Link, Params, Sql};
+use crate::api_hints::ApiHints;
+use crate::connect::{Params, PgLink, Sql};
 use crate::error;
-use crate::face_hints::FaceHints;
-use crate::queue::{self, GrantedTokens, Lanes};
+use crate::queue::{self, ClaimedTokens, FuserPool};
 use crate::{PostgresStore, Shared};
 
-/// What the calls of webhooks share.
-pub(crate) struct Core {
+/// The state that the calls of webhooks share.
+pub(crate) struct HookCore {
     shared: Arc<Shared>,
-    queue: Arc<queue::Core>,
-    sql: sql::Statements,
-    hints: FaceHints<HookChange>,
+    queue: Arc<queue::QueueCore>,
+    sql: sql::HookStatements,
+    hints: ApiHints<HookChange>,
     /// Attempts under which this node may hold leases already.
-    keys: GrantedTokens,
-    /// The application whose fan-out this node went on with last: the next one is after it.
+    keys: ClaimedTokens,
+    /// The application whose fan-out this node continued last; the next one is after it.
     fan_out_after: Mutex<Option<Uuid>>,
 }
 
-impl Core {
+impl HookCore {
     /// Runs one statement on a connection for general use; repeats it if it was rolled back.
     async fn general(
         &self,
@@ -75,27 +75,28 @@ impl Core {
         self.queue.general(operation, sql, params).await
     }
 
-    /// Runs an administrative write, and records the deed that it is called under.
+    /// Runs an administrative write, and records the current audit action.
     async fn act(
         &self,
         operation: &'static str,
-        (sql, params): (&Sql, Params<'_>),
+        sql: &Sql,
+        params: Params<'_>,
         changed: fn(&[Row]) -> bool,
     ) -> Result<Vec<Row>, StoreError> {
         self.queue.recorded(Act { operation, sql, params, changed }).await
     }
 
-    /// Runs a change that may give something a name; repeats it once if another one took the
-    /// name at that moment, and then sees who has it.
+    /// Runs a change that may give something a name; repeats it once if another transaction took
+    /// the name concurrently, so that it sees who has it.
     async fn naming(
         &self,
         operation: &'static str,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        match self.act(operation, (sql, params), Act::coded).await {
+        match self.act(operation, sql, params, Act::coded).await {
             Err(error) if error::lost_a_name(&error) => {
-                self.act(operation, (sql, params), Act::coded).await
+                self.act(operation, sql, params, Act::coded).await
             }
             other => other,
         }
@@ -104,11 +105,12 @@ impl Core {
     /// Runs one statement on a link; repeats it if it was rolled back.
     async fn on_link(
         &self,
-        link: &Link,
+        link: &PgLink,
         operation: &'static str,
-        statement: (&Sql, Params<'_>),
+        sql: &Sql,
+        params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.queue.on_link(link, operation, statement).await
+        self.queue.on_link(link, operation, sql, params).await
     }
 
     /// Remembers attempts under which something is, or may be, leased.
@@ -120,61 +122,62 @@ impl Core {
         self.keys.contains(LeaseToken(attempt.0))
     }
 
-    /// Tells other nodes of changes, except of payloads that expire one day: their sweeps will.
-    pub(crate) fn tell(&self, changes: &[HookChange]) {
-        self.hints.tell(&self.shared, changes.iter().filter(|change| is_news(change)).cloned());
+    /// Notifies other nodes of changes, except of payloads that expire later: their sweeps find
+    /// those.
+    pub(crate) fn notify(&self, changes: &[HookChange]) {
+        self.hints.notify(&self.shared, changes.iter().filter(|change| is_news(change)).cloned());
     }
 }
 
 fn is_news(change: &HookChange) -> bool {
-    change.what != wakeline_core::HookWhat::Chores || change.due_in.is_zero()
+    change.what != wakeline_core::HookWhat::Background || change.due_in.is_zero()
 }
 
-/// The fusers of webhooks, and what their calls share.
-pub(crate) struct Hook {
-    core: Arc<Core>,
-    emit: Lanes<EmitForm, EmitReply>,
-    claim: Lanes<Vec<LineForm>, Vec<Claimed>>,
-    settle: Lanes<Vec<SettleDelivery>, Vec<SettledDelivery>>,
+/// The fusers of webhooks, and the state that their calls share.
+pub(crate) struct HookFusers {
+    core: Arc<HookCore>,
+    emit: FuserPool<EmitForm, EmitReply>,
+    claim: FuserPool<Vec<LineForm>, Vec<ClaimedLine>>,
+    settle: FuserPool<Vec<SettleDelivery>, Vec<SettledDelivery>>,
 }
 
-/// Fusers of one kind of call, one per connection.
-macro_rules! lanes {
+/// Starts the fusers of one kind of call, one per connection.
+macro_rules! fuser_pool {
     ($core:expr, $links:expr, $name:literal, $flush:ident) => {{
         let core = $core.clone();
-        Lanes::start($name, $links, move |link, commands| {
+        FuserPool::start($name, $links, move |link, commands| {
             let core = core.clone();
             async move { core.$flush(link, commands).await }.boxed()
         })
     }};
 }
 
-impl Hook {
+impl HookFusers {
     /// Starts the fusers.
-    pub(crate) fn start(shared: &Arc<Shared>, queue: &Arc<queue::Core>) -> Self {
-        let core = Arc::new(Core {
+    pub(crate) fn start(shared: &Arc<Shared>, queue: &Arc<queue::QueueCore>) -> Self {
+        let core = Arc::new(HookCore {
             shared: shared.clone(),
             queue: queue.clone(),
-            sql: sql::Statements::new(shared),
-            hints: FaceHints::default(),
-            keys: GrantedTokens::default(),
+            sql: sql::HookStatements::new(shared),
+            hints: ApiHints::default(),
+            keys: ClaimedTokens::default(),
             fan_out_after: Mutex::default(),
         });
         let links = &shared.links.hook;
         Self {
-            emit: lanes!(core, links.emit.len(), "hook_emit", flush_emit),
-            claim: lanes!(core, 1, "hook_claim", flush_claim),
-            settle: lanes!(core, links.settle.len(), "hook_settle", flush_settle),
+            emit: fuser_pool!(core, links.emit.len(), "hook_emit", flush_emit),
+            claim: fuser_pool!(core, 1, "hook_claim", flush_claim),
+            settle: fuser_pool!(core, links.settle.len(), "hook_settle", flush_settle),
             core,
         }
     }
 
-    /// What its calls share.
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    /// The state that the calls share.
+    pub(crate) fn core(&self) -> &Arc<HookCore> {
         &self.core
     }
 
-    /// Finishes the calls under way.
+    /// Waits for the calls in flight.
     pub(crate) async fn close(&self) {
         self.emit.close().await;
         self.claim.close().await;
@@ -188,10 +191,10 @@ impl HookStore for PostgresStore {
     async fn emit(
         &self,
         message: NewMessage,
-        asks: Vec<DeliveryAsk>,
+        requests: Vec<DeliveryRequest>,
     ) -> Result<EmitReply, StoreError> {
         let key = message.application.clone();
-        let form = EmitForm::new(message, asks)?;
+        let form = EmitForm::new(message, requests)?;
         let bytes = form.bytes();
         self.hook.emit.submit(key, form, bytes).await
     }

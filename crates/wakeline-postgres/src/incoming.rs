@@ -1,24 +1,24 @@
-//! Takes over messages for queues and for webhook endpoints that users' own transactions left in
-//! `incoming`.
+//! Takes over messages for queues and webhook endpoints that users' own transactions left in the
+//! table `incoming`.
 //!
 //! # Where it sits
-//! Runs beside the listener, in the future of the feed, because the node's own waiters must hear
-//! of what it pushes. Rung by the notification of the SQL functions `push` and `emit` or of the
-//! trigger, after every join, and by a sweep that sees rows. While nothing can be heard (poll
-//! mode, notify = off, a lost listener) claims look for rows as well, so that polling is enough to
-//! find them.
+//! Runs beside the listener, in the future of the feed, because the node's own waiters must be
+//! notified of what it pushes. It is woken by the notification of the SQL functions `push` and
+//! `emit` or of the trigger, after every join, and by a sweep that sees rows. While notifications
+//! cannot be received (poll mode, notify = off, a lost listener), claims look for rows as well, so
+//! that polling finds them.
 //!
 //! # Invariants
-//! * A row is deleted only after its push is durable; repeating the push after a crash in between
-//!   is caught by its transaction id.
-//! * What is emitted is stored, and its row deleted, by one transaction.
-//! * Rows for a queue that takes none at the moment wait, in order, and hold up no other queue's:
-//!   it is full, locked, or encrypted with keys that this node does not have. While they do the
-//!   queue is tried once a second.
-//! * A row that can never be pushed, whose application is unknown or whose payload does not fit its
-//!   event type is quarantined with the reason, never dropped, and holds up nobody. Rows that fail
-//!   together are taken over in smaller pieces, until the one at fault is alone.
-//! * A piece has at most [`ROWS_MAX`] rows and about [`BYTES_MAX`] bytes.
+//! * A row is deleted only after its push is durable; if a crash in between repeats the push, its
+//!   transaction id makes it a duplicate.
+//! * A webhook message is stored, and its row deleted, in one transaction.
+//! * Rows for a queue that accepts none at the moment (it is full, locked, or encrypted with keys
+//!   that this node does not have) wait in order and do not delay rows of other queues. Meanwhile
+//!   the queue is tried once a second.
+//! * A row that can never be pushed, whose application is unknown or whose payload does not match
+//!   its event type, is quarantined with the reason, never dropped, and delays no other row. Rows
+//!   that fail together are taken over in smaller batches, until the one at fault is alone.
+//! * A batch has at most [`ROWS_MAX`] rows and about [`BYTES_MAX`] bytes.
 
 mod work;
 
@@ -31,38 +31,38 @@ use tokio_postgres::Row;
 use wakeline_core::{Change, HookChange, QueueName, error_chain};
 use wakeline_store::hook::EmitOutcome;
 use wakeline_store::{
-    HintOrigin, HintSink, QueueRoom, QueueStore, ScheduleItem, StoreError, TransactCommand,
+    HintOrigin, HintSink, QueueCapacities, QueueStore, ScheduleItem, StoreError, TransactCommand,
     TransactOutcome,
 };
 
-use crate::connect::{LinkTransaction, Sql};
-use crate::incoming::work::{IncomingItem, Work};
+use crate::connect::{PgTransaction, Sql};
+use crate::incoming::work::{IncomingItem, IncomingWork};
 use crate::{PostgresStore, Shared, error};
 
 const OPERATION: &str = "take over incoming";
 
-/// How soon a queue that took nothing is tried again.
+/// The delay before a queue that accepted no row is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Most rows of one take-over.
+/// The maximum number of rows in one batch.
 const ROWS_MAX: i64 = 500;
 
-/// Bytes of payload after which a take-over reads no further row.
+/// The number of payload bytes after which a batch reads no further row.
 const BYTES_MAX: i64 = 8 * 1024 * 1024;
 
-/// Queues whose rows are passed over for now, and when to try them again.
+/// Queues whose rows are skipped for now, and when to try them again.
 type Passed = HashMap<QueueName, Instant>;
 
-/// A take-over that failed.
+/// The failure of a batch.
 struct Failed {
     error: StoreError,
-    /// The first row that it was about; `None` if it did not get that far.
+    /// The first row of the batch; `None` if it did not get that far.
     first: Option<FirstRow>,
 }
 
 struct FirstRow {
     seq: i64,
-    /// `None`: it is for webhook endpoints, or its name is not valid.
+    /// `None` if the row is for webhook endpoints, or its queue name is not valid.
     queue: Option<QueueName>,
 }
 
@@ -72,7 +72,7 @@ impl From<StoreError> for Failed {
     }
 }
 
-/// Pushes what arrives in `incoming`.
+/// Pushes the messages that arrive in `incoming`.
 pub(crate) struct IncomingPump<'a> {
     shared: &'a Shared,
     store: &'a PostgresStore,
@@ -103,25 +103,25 @@ impl<'a> IncomingPump<'a> {
         let timings = &self.shared.options.timings;
         let mut backoff = timings.reconnect_min;
         let mut rows_max = ROWS_MAX;
-        let mut passed = Passed::new();
+        let mut skipped = Passed::new();
         loop {
-            let again = passed.values().min().copied();
+            let again = skipped.values().min().copied();
             tokio::select! {
                 () = self.shared.notifier.incoming().notified() => {}
                 () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)),
                     if again.is_some() => {}
             }
             let now = Instant::now();
-            passed.retain(|_, again| *again > now);
+            skipped.retain(|_, again| *again > now);
             loop {
-                match self.take_over(rows_max, &mut passed).await {
+                match self.take_over(rows_max, &mut skipped).await {
                     Ok(0) => break,
                     Ok(_) => {
                         backoff = timings.reconnect_min;
                         rows_max = (rows_max * 2).min(ROWS_MAX);
                     }
                     Err(failed) => {
-                        if !self.narrowed_down(rows_max, &failed, &mut passed).await {
+                        if !self.narrowed_down(rows_max, &failed, &mut skipped).await {
                             tracing::warn!(
                                 error = error_chain(&failed.error),
                                 "incoming messages wait"
@@ -129,7 +129,8 @@ impl<'a> IncomingPump<'a> {
                             tokio::time::sleep(backoff).await;
                             backoff = (backoff * 2).min(timings.reconnect_max);
                         }
-                        // What a queue's locks cost is not to be waited for with each half.
+                        // A batch that waited for a queue's locks is reduced to one row at once, so
+                        // that the wait is not repeated with each half.
                         let pieces = if error::blames_queue(&failed.error) { rows_max } else { 2 };
                         rows_max = (rows_max / pieces).max(1);
                     }
@@ -138,9 +139,9 @@ impl<'a> IncomingPump<'a> {
         }
     }
 
-    /// Whether a take-over failed because of its rows or their queues, so that other rows may do
-    /// better at once. A row that failed alone is quarantined, or its queue passed over.
-    async fn narrowed_down(&self, rows_max: i64, failed: &Failed, passed: &mut Passed) -> bool {
+    /// Whether a batch failed because of its rows or their queues, so that other rows may succeed
+    /// at once. A row that failed alone is quarantined, or its queue is skipped.
+    async fn narrowed_down(&self, rows_max: i64, failed: &Failed, skipped: &mut Passed) -> bool {
         let Some(first) = &failed.first else { return false };
         let blamed = error::blames_rows(&failed.error);
         let queue = first.queue.as_ref().filter(|_| error::blames_queue(&failed.error));
@@ -150,7 +151,7 @@ impl<'a> IncomingPump<'a> {
         if let Some(queue) = queue {
             let error = error_chain(&failed.error);
             tracing::warn!(%queue, error, "SQL messages wait because their queue takes none");
-            passed.insert(queue.clone(), Instant::now() + TRY_AGAIN);
+            skipped.insert(queue.clone(), Instant::now() + TRY_AGAIN);
             return true;
         }
         if !blamed {
@@ -158,16 +159,16 @@ impl<'a> IncomingPump<'a> {
         }
         let quarantine = async {
             let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-            self.set_aside(&transaction, first.seq, &error_chain(&failed.error)).await?;
+            self.refuse_row(&transaction, first.seq, &error_chain(&failed.error)).await?;
             transaction.commit().await
         };
         quarantine.await.is_ok()
     }
 
-    /// Pushes the next rows; returns how many it read. Rows of queues that take none stay.
-    async fn take_over(&self, rows_max: i64, passed: &mut Passed) -> Result<usize, Failed> {
+    /// Pushes the next batch; returns the number of its rows. Rows of queues that accept none stay.
+    async fn take_over(&self, rows_max: i64, skipped: &mut Passed) -> Result<usize, Failed> {
         let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-        let rows = self.locked_rows(&transaction, rows_max, passed).await?;
+        let rows = self.locked_rows(&transaction, rows_max, skipped).await?;
         let Some(first) = rows.first() else {
             transaction.rollback().await?;
             return Ok(0);
@@ -175,51 +176,51 @@ impl<'a> IncomingPump<'a> {
         let queue: Option<&str> = first.get("queue");
         let queue = queue.and_then(|name| QueueName::new(name).ok());
         let first = Some(FirstRow { seq: first.get("seq"), queue });
-        match self.take_over_rows(&transaction, &rows, passed).await {
+        match self.take_over_rows(&transaction, &rows, skipped).await {
             Ok(changes) => {
                 if let Err(error) = transaction.commit().await {
                     return Err(Failed { error, first });
                 }
                 if !changes.is_empty() {
-                    self.store.hook.core().tell(&changes);
+                    self.store.hook.core().notify(&changes);
                     self.sink.hook_changed(&changes, HintOrigin::Notify);
                 }
                 Ok(rows.len())
             }
             Err(error) => {
-                // The first error counts.
+                // The first error is returned; that of the rollback is ignored.
                 let _ = transaction.rollback().await;
                 Err(Failed { error, first })
             }
         }
     }
 
-    /// Pushes and emits what some rows ask for, and deletes or quarantines them. Returns what
-    /// senders of webhooks are notified of after the commit.
+    /// Pushes and emits the messages of some rows, and deletes or quarantines the rows. Returns the
+    /// changes that senders of webhooks are notified of after the commit.
     async fn take_over_rows(
         &self,
-        transaction: &LinkTransaction<'_>,
+        transaction: &PgTransaction<'_>,
         rows: &[Row],
-        passed: &mut Passed,
+        skipped: &mut Passed,
     ) -> Result<Vec<HookChange>, StoreError> {
-        let mut work = Work::default();
+        let mut work = IncomingWork::default();
         for row in rows {
             let seq: i64 = row.get("seq");
             if let Err(reason) = work.add(seq, row) {
-                self.set_aside(transaction, seq, &reason).await?;
+                self.refuse_row(transaction, seq, &reason).await?;
             }
         }
-        self.hold_back(&mut work, passed).await?;
+        self.hold_back(&mut work, skipped).await?;
         if !work.items.is_empty() {
-            self.push(&mut work, passed).await?;
+            self.push(&mut work, skipped).await?;
         }
-        let emitted = self.store.hook.core().emit_along(transaction, &work.messages).await?;
+        let emitted = self.store.hook.core().emit_piggybacked(transaction, &work.messages).await?;
         for (seq, outcome) in work.emitted.iter().zip(&emitted.outcomes) {
             match outcome {
                 EmitOutcome::NoApplication => {
-                    self.set_aside(transaction, *seq, "there is no such application").await?;
+                    self.refuse_row(transaction, *seq, "there is no such application").await?;
                 }
-                EmitOutcome::Refused(reason) => self.set_aside(transaction, *seq, reason).await?,
+                EmitOutcome::Refused(reason) => self.refuse_row(transaction, *seq, reason).await?,
                 _ => work.done.push(*seq),
             }
         }
@@ -227,9 +228,9 @@ impl<'a> IncomingPump<'a> {
         Ok(emitted.changes)
     }
 
-    /// Pushes, and stores what is to be delivered later. What is refused for the time of a
-    /// maintenance stays, as what there is no room for.
-    async fn push(&self, work: &mut Work, passed: &mut Passed) -> Result<(), StoreError> {
+    /// Pushes messages and stores scheduled ones. Rows that are refused during a maintenance stay,
+    /// like those that exceed the capacity of their queue.
+    async fn push(&self, work: &mut IncomingWork, skipped: &mut Passed) -> Result<(), StoreError> {
         let rows: Vec<i64> = work.items.iter().map(|one| one.seq).collect();
         let queues: Vec<QueueName> = work.items.iter().map(|one| one.item.queue.clone()).collect();
         match self.store_messages(std::mem::take(&mut work.items)).await {
@@ -240,7 +241,7 @@ impl<'a> IncomingPump<'a> {
             }
             Err(StoreError::Maintenance { .. }) => {
                 let again = Instant::now() + TRY_AGAIN;
-                passed.extend(queues.into_iter().map(|queue| (queue, again)));
+                skipped.extend(queues.into_iter().map(|queue| (queue, again)));
                 Ok(())
             }
             Err(error) => Err(error),
@@ -269,38 +270,47 @@ impl<'a> IncomingPump<'a> {
         }
     }
 
-    /// Takes out what there is no room for, and what follows it in the same queue.
-    async fn hold_back(&self, work: &mut Work, passed: &mut Passed) -> Result<(), StoreError> {
+    /// Removes the items that exceed the capacity of their queue, and those that follow them in the
+    /// same queue.
+    async fn hold_back(
+        &self,
+        work: &mut IncomingWork,
+        skipped: &mut Passed,
+    ) -> Result<(), StoreError> {
         for (queue, mut partitions) in std::mem::take(&mut work.limited) {
             partitions.sort();
             partitions.dedup();
-            let Some(mut room) = self.store.room(&queue, &partitions).await? else { continue };
-            let mut closed = false;
+            let Some(mut capacity) = self.store.capacity(&queue, &partitions).await? else {
+                continue;
+            };
+            let mut full = false;
             work.items.retain(|IncomingItem { item, .. }| {
                 if item.queue != queue {
                     return true;
                 }
                 let place = partitions.binary_search(&item.partition).ok();
-                let there = place.and_then(|place| room.partition_lens.get_mut(place));
-                let narrow = there.as_ref().is_some_and(|len| **len >= room.partition_len_max);
-                closed |= narrow || (room.len_max > 0 && room.len >= room.len_max);
-                if !closed {
-                    room.len += 1;
-                    there.into_iter().for_each(|len| *len += 1);
+                let partition_len = place.and_then(|place| capacity.partition_lens.get_mut(place));
+                let partition_full =
+                    partition_len.as_ref().is_some_and(|len| **len >= capacity.partition_len_max);
+                full |=
+                    partition_full || (capacity.len_max > 0 && capacity.len >= capacity.len_max);
+                if !full {
+                    capacity.len += 1;
+                    partition_len.into_iter().for_each(|len| *len += 1);
                 }
-                !closed
+                !full
             });
-            if closed {
-                passed.insert(queue, Instant::now() + TRY_AGAIN);
+            if full {
+                skipped.insert(queue, Instant::now() + TRY_AGAIN);
             }
         }
         Ok(())
     }
 
-    /// Leaves a row where it is, with the reason.
-    async fn set_aside(
+    /// Keeps a row in the table and records why it was refused.
+    async fn refuse_row(
         &self,
-        transaction: &LinkTransaction<'_>,
+        transaction: &PgTransaction<'_>,
         seq: i64,
         reason: &str,
     ) -> Result<(), StoreError> {
@@ -311,15 +321,15 @@ impl<'a> IncomingPump<'a> {
 
     async fn locked_rows(
         &self,
-        transaction: &LinkTransaction<'_>,
+        transaction: &PgTransaction<'_>,
         rows_max: i64,
-        passed: &Passed,
+        skipped: &Passed,
     ) -> Result<Vec<Row>, StoreError> {
         let key = self.shared.schema.incoming_lock();
         let locked = transaction.query(&self.lock, &[&key]).await?;
         if locked.first().is_some_and(|row| row.get("locked")) {
-            let passed: Vec<&str> = passed.keys().map(QueueName::as_str).collect();
-            transaction.query(&self.read, &[&passed, &rows_max, &BYTES_MAX]).await
+            let skipped: Vec<&str> = skipped.keys().map(QueueName::as_str).collect();
+            transaction.query(&self.read, &[&skipped, &rows_max, &BYTES_MAX]).await
         } else {
             Ok(Vec::new())
         }

@@ -1,21 +1,22 @@
-//! What is stored encrypted, and sealing it anew with another key.
+//! Encrypted rows, and encrypting them again with another key.
 //!
 //! # Where it sits
-//! Implements `KeyedStore`. `wakeline rekey` goes through the kinds step by step.
+//! Implements `KeyedStore`. `wakeline rekey` goes through the kinds of rows step by step.
 //!
 //! # Invariants
-//! * A step reads some rows in order of their keys and replaces what another key sealed, one row
-//!   at a time. It holds no lock between rows; whoever reads meanwhile finds either form.
-//! * What cannot be opened stays as it is, and is told.
-//! * A deed is recorded with the first row of a step, in its transaction.
+//! * A step reads some rows in the order of their keys and replaces those that were encrypted with
+//!   another key, one row at a time. It holds no lock between rows; concurrent readers find either
+//!   form.
+//! * Rows that cannot be decrypted stay as they are and are reported.
+//! * The audit entry is recorded with the first row of a step, in its transaction.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{EndpointId, MessageId};
-use wakeline_seal::{KeyRing, SealError};
+use wakeline_encryption::{EncryptionError, EncryptionKeys};
 use wakeline_store::{
-    BoxError, EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, StoreError,
+    BoxError, EncryptedEndpointField, EncryptedKind, KeyedStore, KeysNeeded, Rekeyed, StoreError,
 };
 
 use crate::PostgresStore;
@@ -25,13 +26,13 @@ use crate::rows::Columns;
 
 const OPERATION: &str = "rekey";
 
-/// Rows that a step looks at.
+/// The number of rows that a step reads.
 const STEP_LEN: i64 = 200;
 
 #[async_trait]
 impl KeyedStore for PostgresStore {
-    fn use_keys(&self, keys: std::sync::Arc<KeyRing>) {
-        self.shared.sealing.use_keys(keys);
+    fn use_keys(&self, keys: std::sync::Arc<EncryptionKeys>) {
+        self.shared.encryption.use_keys(keys);
     }
 
     async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
@@ -43,47 +44,59 @@ impl KeyedStore for PostgresStore {
         Ok(KeysNeeded { queues: columns.take()?, endpoints: columns.take()? })
     }
 
-    async fn rekey(&self, kind: SealedKind, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
-        self.shared.sealing.keys(OPERATION)?;
+    async fn rekey(
+        &self,
+        kind: EncryptedKind,
+        after: Option<Vec<u8>>,
+    ) -> Result<Rekeyed, StoreError> {
+        self.shared.encryption.keys(OPERATION)?;
         match kind {
-            SealedKind::Messages => self.rekey_segments(after).await,
-            SealedKind::Scheduled => {
+            EncryptedKind::Messages => self.rekey_segments(after).await,
+            EncryptedKind::Scheduled => {
                 let sql = &self.queue.core.sql;
-                let statements = (&sql.rekey_scheduled, &sql.rekey_scheduled_one);
-                self.rekey_payloads("scheduled message", statements, after).await
+                self.rekey_payloads(
+                    "scheduled message",
+                    &sql.rekey_scheduled,
+                    &sql.rekey_scheduled_one,
+                    after,
+                )
+                .await
             }
-            SealedKind::DeadLetters => {
+            EncryptedKind::DeadLetters => {
                 let sql = &self.queue.core.sql;
-                let statements = (&sql.rekey_dead_letters, &sql.rekey_dead_letter);
-                self.rekey_payloads("dead letter", statements, after).await
+                self.rekey_payloads(
+                    "dead letter",
+                    &sql.rekey_dead_letters,
+                    &sql.rekey_dead_letter,
+                    after,
+                )
+                .await
             }
-            SealedKind::Traces => {
+            EncryptedKind::Traces => {
                 let sql = &self.queue.core.sql;
-                let statements = (&sql.rekey_traces, &sql.rekey_trace);
-                self.rekey_payloads("trace", statements, after).await
+                self.rekey_payloads("trace", &sql.rekey_traces, &sql.rekey_trace, after).await
             }
-            SealedKind::Endpoints => self.rekey_endpoints(after).await,
+            EncryptedKind::Endpoints => self.rekey_endpoints(after).await,
         }
     }
 }
 
 impl PostgresStore {
-    /// Replaces one row by what was sealed anew. The first one of a step leaves an entry in the
-    /// audit, if somebody is named for it. False if somebody else has just changed the row.
-    async fn put_sealed(
+    /// Replaces one row by its newly encrypted form. The first one of a step is audited. False if
+    /// another transaction has just changed the row.
+    async fn put_encrypted(
         &self,
         done: &mut Rekeyed,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<bool, StoreError> {
         let core = &self.queue.core;
-        let rows = match done.resealed {
-            0 => {
-                core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?
-            }
-            _ => core.general(OPERATION, sql, params).await?,
+        let rows = if done.reencrypted == 0 {
+            core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?
+        } else {
+            core.general(OPERATION, sql, params).await?
         };
-        done.resealed += u64::from(!rows.is_empty());
+        done.reencrypted += u64::from(!rows.is_empty());
         Ok(!rows.is_empty())
     }
 
@@ -91,7 +104,7 @@ impl PostgresStore {
         let core = &self.queue.core;
         let (partition, offset) = match after {
             Some(after) => {
-                let (partition, offset) = after.split_at_checked(8).ok_or_else(foreign)?;
+                let (partition, offset) = after.split_at_checked(8).ok_or_else(unknown_position)?;
                 (number(partition)?, number(offset)?)
             }
             None => (i64::MIN, i64::MIN),
@@ -103,8 +116,8 @@ impl PostgresStore {
             let mut columns = Columns::new(OPERATION, row);
             let (partition, first): (i64, i64) = (columns.take()?, columns.take()?);
             done.next = Some(place(partition, first));
-            let sealed = match self.reseal_segment(&mut columns) {
-                Ok(Some(sealed)) => sealed,
+            let encrypted = match self.reencrypt_segment(&mut columns) {
+                Ok(Some(encrypted)) => encrypted,
                 Ok(None) => continue,
                 Err(why) => {
                     done.failed
@@ -112,10 +125,11 @@ impl PostgresStore {
                     continue;
                 }
             };
-            let (body, ends) = sealed;
+            let (body, ends) = encrypted;
             let sql = &core.sql.rekey_segment;
-            if !self.put_sealed(&mut done, sql, &[&partition, &first, &body, &ends]).await? {
-                // Removed, or shorter than it was read: what is left of it is the next step's.
+            if !self.put_encrypted(&mut done, sql, &[&partition, &first, &body, &ends]).await? {
+                // The segment was removed or cut since it was read: the next step handles what is
+                // left of it.
                 done.next = Some(place(partition, first - 1));
                 return Ok(done);
             }
@@ -123,8 +137,8 @@ impl PostgresStore {
         Ok(ended(done, &rows))
     }
 
-    /// The payloads of a segment, sealed anew, and where each ends.
-    fn reseal_segment(&self, columns: &mut Columns<'_>) -> Result<Option<Body>, BoxError> {
+    /// The payloads of a segment, encrypted with the active key, and where each ends.
+    fn reencrypt_segment(&self, columns: &mut Columns<'_>) -> Result<Option<Body>, BoxError> {
         let (ids, ends): (Vec<Uuid>, Vec<i32>) = (columns.take()?, columns.take()?);
         let Some(stored) = columns.take::<Option<&[u8]>>()? else { return Ok(None) };
         let (mut body, mut new_ends) = (Vec::with_capacity(stored.len()), Vec::new());
@@ -132,7 +146,7 @@ impl PostgresStore {
         for (id, end) in ids.iter().zip(&ends) {
             let end = usize::try_from(*end)?;
             let old = stored.get(start..end).ok_or("its payloads end outside of its body")?;
-            match self.shared.sealing.reseal(MessageId(*id), old)? {
+            match self.shared.encryption.reencrypt(MessageId(*id), old)? {
                 Some(new) => {
                     body.extend_from_slice(&new);
                     changed = true;
@@ -145,11 +159,13 @@ impl PostgresStore {
         Ok(changed.then_some((body, new_ends)))
     }
 
-    /// A step over rows that have a number, the id that they are bound to, and a payload.
+    /// Makes a step over rows that have a number, the id that their encryption is bound to, and a
+    /// payload.
     async fn rekey_payloads(
         &self,
         what: &str,
-        (read, write): (&Sql, &Sql),
+        read: &Sql,
+        write: &Sql,
         after: Option<Vec<u8>>,
     ) -> Result<Rekeyed, StoreError> {
         let core = &self.queue.core;
@@ -162,9 +178,9 @@ impl PostgresStore {
             done.next = Some(number.to_be_bytes().to_vec());
             let id = MessageId(columns.take()?);
             let Some(stored) = columns.take::<Option<&[u8]>>()? else { continue };
-            match self.shared.sealing.reseal(id, stored) {
+            match self.shared.encryption.reencrypt(id, stored) {
                 Ok(Some(new)) => {
-                    self.put_sealed(&mut done, write, &[&number, &new]).await?;
+                    self.put_encrypted(&mut done, write, &[&number, &new]).await?;
                 }
                 Ok(None) => {}
                 Err(why) => done.failed.push(format!("{what} {number}: {why}")),
@@ -175,9 +191,10 @@ impl PostgresStore {
 
     async fn rekey_endpoints(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
         let core = &self.queue.core;
-        let keys = self.shared.sealing.keys(OPERATION)?;
-        let after = after
-            .map_or(Ok(Uuid::nil()), |after| Uuid::from_slice(&after).map_err(|_| foreign()))?;
+        let keys = self.shared.encryption.keys(OPERATION)?;
+        let after = after.map_or(Ok(Uuid::nil()), |after| {
+            Uuid::from_slice(&after).map_err(|_| unknown_position())
+        })?;
         let rows = core.general(OPERATION, &core.sql.rekey_endpoints, &[&after, &STEP_LEN]).await?;
         let mut done = Rekeyed::default();
         for row in &rows {
@@ -185,13 +202,15 @@ impl PostgresStore {
             let id = EndpointId(columns.take()?);
             done.next = Some(id.0.as_bytes().to_vec());
             let (headers, secrets): (&[u8], Vec<&[u8]>) = (columns.take()?, columns.take()?);
-            match reseal_endpoint(keys, id, (headers, &secrets)) {
+            match reencrypt_endpoint(keys, id, headers, &secrets) {
                 Ok(Some((new_headers, new_secrets))) => {
                     let sql = &core.sql.rekey_endpoint;
                     let params: Params<'_> =
                         &[&id.0, &headers, &secrets, &new_headers, &new_secrets];
-                    if !self.put_sealed(&mut done, sql, params).await? {
-                        done.failed.push(format!("{id}: was just changed; run it again"));
+                    if !self.put_encrypted(&mut done, sql, params).await? {
+                        done.failed.push(format!(
+                            "{id}: it was changed concurrently; run the command again"
+                        ));
                     }
                 }
                 Ok(None) => {}
@@ -202,29 +221,32 @@ impl PostgresStore {
     }
 }
 
-/// Where the next step over segments begins.
+/// The position after which the next step over segments begins.
 fn place(partition: i64, first: i64) -> Vec<u8> {
     [partition.to_be_bytes(), first.to_be_bytes()].concat()
 }
 
-/// Payloads, and where each ends.
+/// The payloads of a segment, and where each ends.
 type Body = (Vec<u8>, Vec<i32>);
-/// Headers and secrets.
-type Sealed = (Vec<u8>, Vec<Vec<u8>>);
+/// The encrypted headers and secrets of an endpoint.
+type EncryptedColumns = (Vec<u8>, Vec<Vec<u8>>);
 
-/// Headers and secrets of an endpoint sealed anew; `None` if the active key has sealed them all.
-fn reseal_endpoint(
-    keys: &KeyRing,
+/// Encrypts the headers and secrets of an endpoint with the active key; `None` if it has encrypted
+/// them all already.
+fn reencrypt_endpoint(
+    keys: &EncryptionKeys,
     id: EndpointId,
-    (headers, secrets): (&[u8], &[&[u8]]),
-) -> Result<Option<Sealed>, SealError> {
-    let new_headers = match headers.is_empty() {
-        true => None,
-        false => keys.reseal(EndpointSeal::Headers.place(id).as_bytes(), headers)?,
+    headers: &[u8],
+    secrets: &[&[u8]],
+) -> Result<Option<EncryptedColumns>, EncryptionError> {
+    let new_headers = if headers.is_empty() {
+        None
+    } else {
+        keys.reencrypt(EncryptedEndpointField::Headers.associated_data(id).as_bytes(), headers)?
     };
-    let place = EndpointSeal::Secret.place(id);
-    let reseal = |secret: &&[u8]| keys.reseal(place.as_bytes(), secret);
-    let new_secrets = secrets.iter().map(reseal).collect::<Result<Vec<_>, _>>()?;
+    let place = EncryptedEndpointField::Secret.associated_data(id);
+    let reencrypt = |secret: &&[u8]| keys.reencrypt(place.as_bytes(), secret);
+    let new_secrets = secrets.iter().map(reencrypt).collect::<Result<Vec<_>, _>>()?;
     if new_headers.is_none() && new_secrets.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -233,17 +255,17 @@ fn reseal_endpoint(
     Ok(Some((new_headers.unwrap_or_else(|| headers.to_vec()), secrets)))
 }
 
-/// A step that saw fewer rows than it asked for was the last.
+/// Clears the next position after the last step, which has fewer rows than the limit.
 fn ended(done: Rekeyed, rows: &[Row]) -> Rekeyed {
     let full = rows.len() as i64 == STEP_LEN;
     Rekeyed { next: done.next.filter(|_| full), ..done }
 }
 
 fn number(bytes: &[u8]) -> Result<i64, StoreError> {
-    bytes.try_into().map(i64::from_be_bytes).map_err(|_| foreign())
+    bytes.try_into().map(i64::from_be_bytes).map_err(|_| unknown_position())
 }
 
-fn foreign() -> StoreError {
+fn unknown_position() -> StoreError {
     let reason = "must be the next value of an earlier step".to_owned();
     StoreError::Invalid { field: "after", reason }
 }

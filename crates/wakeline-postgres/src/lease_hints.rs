@@ -1,7 +1,8 @@
-//! Which lease ends the other nodes were told of, so that they are told no more often than needed.
+//! Remembers which lease ends other nodes were notified of, so that no hint is sent more often than
+//! needed.
 //!
 //! # Where it sits
-//! The [`crate::notifier`] asks it before it tells of leases.
+//! The [`crate::notifier`] consults it before it sends hints about leases.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,40 +10,41 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wakeline_core::Change;
 
-/// More remembered lease hints than this are forgotten, which only costs hints.
+/// If more lease ends than this are remembered, they are forgotten, which only costs hints.
 const LEASES_MAX: usize = 10_000;
 
-/// Which lease ends the other nodes were told of.
+/// The lease ends that other nodes were notified of.
 #[derive(Default)]
 pub(crate) struct LeaseHints {
-    told: HashMap<Change, Told>,
+    announced: HashMap<Change, AnnouncedEnd>,
 }
 
-struct Told {
+struct AnnouncedEnd {
     at: Instant,
     due: Instant,
 }
 
 impl LeaseHints {
-    /// What the others do not know yet: an earlier end, or any end once half a lease has passed.
+    /// Returns what the other nodes do not know yet: an earlier end, or any end once half a lease
+    /// has passed.
     pub(crate) fn news(&mut self, changes: &[Change]) -> Vec<Change> {
         let now = Instant::now();
-        if self.told.len() > LEASES_MAX {
-            self.told.clear();
+        if self.announced.len() > LEASES_MAX {
+            self.announced.clear();
         }
-        let mut news = Vec::new();
+        let mut unannounced = Vec::new();
         for change in changes {
             let Some(due) = now.checked_add(change.due_in) else { continue };
             let key = Change { due_in: Duration::ZERO, partition: None, ..change.clone() };
-            let known = self.told.get(&key).is_some_and(|told| {
-                told.due > now && told.due <= due && told.at + change.due_in / 2 > now
+            let known = self.announced.get(&key).is_some_and(|end| {
+                end.due > now && end.due <= due && end.at + change.due_in / 2 > now
             });
             if !known {
-                self.told.insert(key.clone(), Told { at: now, due });
-                news.push(Change { due_in: change.due_in, ..key });
+                self.announced.insert(key.clone(), AnnouncedEnd { at: now, due });
+                unannounced.push(Change { due_in: change.due_in, ..key });
             }
         }
-        news
+        unannounced
     }
 }
 
@@ -63,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lease_ends_are_told_once_per_half_lease() {
+    async fn lease_ends_are_announced_once_per_half_lease() {
         let mut hints = LeaseHints::default();
         assert_eq!(hints.news(&[lease("a", 10)]).len(), 1);
         assert_eq!(hints.news(&[lease("a", 10), lease("b", 12)]).len(), 0);
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_earlier_lease_end_is_always_told() {
+    async fn an_earlier_lease_end_is_always_announced() {
         let mut hints = LeaseHints::default();
         assert_eq!(hints.news(&[lease("a", 100)]).len(), 1);
         assert_eq!(hints.news(&[lease("b", 10)]).len(), 1);

@@ -1,37 +1,38 @@
 //! The PostgreSQL store: PostgreSQL 15 or later, any number of nodes.
 //!
 //! # Where it sits
-//! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] puts commands
-//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations,
-//! [`hook`] that of webhooks, [`access`] keys and the audit, [`listener`] and [`notifier`] carry
-//! hints between nodes, [`migrate`] keeps the schema.
+//! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] groups commands
+//! into calls, [`queue`] and [`admin`] contain the SQL of queues, [`flow`] that of orchestrations,
+//! [`hook`] that of webhooks, [`access`] that of keys and the audit; [`listener`] and [`notifier`]
+//! exchange hints between nodes, and [`migrate`] updates the schema.
 //!
 //! # Invariants
-//! * All objects live in one schema, but for the functions that a release's own nodes call (see
-//!   [`function_sets`]); all SQL lives under `sql/`.
-//! * Hints never ride on a node's writing transaction.
-//! * Dropping the last [`PostgresStore`] ends every task and connection of it.
+//! * All objects are in one schema, except the functions that a release's own nodes call (see
+//!   [`function_sets`]); all SQL is under `sql/`.
+//! * Hints are never part of a node's writing transaction.
+//! * Dropping the last [`PostgresStore`] ends all of its tasks and connections.
 
 mod access;
 mod admin;
+mod api_hints;
 mod breaker;
+mod capacity;
 mod clock;
 mod commands;
 mod connect;
 mod connector;
+mod counts;
 mod dead;
 mod dedup;
 mod embedded;
 mod error;
-mod face_hints;
 mod flow;
 mod function_sets;
 mod fuse;
-mod grants;
 mod groups;
 mod hook;
+mod housekeeping;
 mod incoming;
-mod keep;
 mod keyed;
 mod lease_hints;
 mod listener;
@@ -42,17 +43,16 @@ mod notifier;
 mod options;
 mod payload;
 mod pool;
+mod privileges;
 mod promptness;
 mod queue;
 mod queue_options;
 mod remove;
-mod room;
 mod rows;
 mod schema_dump;
 mod session;
 mod statements;
 mod stats;
-mod tally;
 mod tls;
 mod traces;
 mod transact;
@@ -64,14 +64,14 @@ use futures_util::future::try_join_all;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
-use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
+use wakeline_store::{PayloadEncryption, StoreAdmin, StoreError, StoreInfo};
 
 use crate::clock::ClockWatch;
-use crate::connect::{Link, Params, Sql};
-use crate::connector::Connector;
+use crate::connect::{Params, PgLink, Sql};
+use crate::connector::PgConnector;
 pub use crate::error::is_refused;
 use crate::migrate::Migrator;
-pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
+pub use crate::migrate::{MigrationReport, PostgresMigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
 pub use crate::options::{NotifyMode, PostgresOptions, PreparedStatements, Timings};
@@ -80,46 +80,46 @@ pub use crate::remove::remove_schema;
 pub use crate::schema_dump::dump_schema;
 pub use crate::statements::count_statements;
 
-/// The connections by what they are for, so that one kind of call never waits behind another.
+/// The connections by purpose, so that one kind of call never waits behind another.
 pub(crate) struct Links {
     /// For fused pushes.
-    pub(crate) push: Vec<Link>,
+    pub(crate) push: Vec<PgLink>,
     /// For fused claims.
-    pub(crate) claim: Vec<Link>,
+    pub(crate) claim: Vec<PgLink>,
     /// For fused settlements.
-    pub(crate) settle: Vec<Link>,
+    pub(crate) settle: Vec<PgLink>,
     /// For everything else.
     pub(crate) general: Pool,
-    /// For saying who calls, and for probes of health; on top of the limit. What anybody may ask
-    /// for, such as long lists, never keeps them waiting.
-    pub(crate) reserved: Link,
-    /// For taking over incoming rows; on top of the limit.
-    /// It is held while their push runs, which may need any of the others.
-    pub(crate) incoming: Link,
-    /// For orchestrations; on top of the limit, opened by the first of them.
+    /// For authentication and health probes; on top of the limit. Other requests, such as long
+    /// lists, never delay them.
+    pub(crate) reserved: PgLink,
+    /// For taking over incoming rows; on top of the limit, because it is held during their push,
+    /// which may need any of the other connections.
+    pub(crate) incoming: PgLink,
+    /// For orchestrations; on top of the limit, opened when first used.
     pub(crate) flow: FlowLinks,
-    /// For webhooks; on top of the limit, opened by the first of them.
+    /// For webhooks; on top of the limit, opened when first used.
     pub(crate) hook: HookLinks,
 }
 
-/// The connections of orchestrations. One of each kind: what waits meanwhile goes with the next
-/// call, and calls that carry more cost less than calls side by side.
+/// The connections of orchestrations, one for each kind of call: commands that arrive during a call
+/// go with the next one, and a large call costs less than concurrent ones.
 pub(crate) struct FlowLinks {
     /// For fused messages.
-    pub(crate) enqueue: Link,
+    pub(crate) enqueue: PgLink,
     /// For fused completions and renewals.
-    pub(crate) complete: Link,
+    pub(crate) complete: PgLink,
     /// For fused commits of turns.
-    pub(crate) commit: Link,
-    /// For fused claims of turns: claims of a line must not meet each other.
-    pub(crate) claim_turns: Link,
+    pub(crate) commit: PgLink,
+    /// For fused claims of turns: one, because concurrent claims of a line would conflict.
+    pub(crate) claim_turns: PgLink,
     /// For fused claims of activities.
-    pub(crate) claim_work: Link,
+    pub(crate) claim_work: PgLink,
 }
 
 impl FlowLinks {
-    fn new(connector: &Arc<Connector>) -> Self {
-        let link = || Link::new(connector.clone());
+    fn new(connector: &Arc<PgConnector>) -> Self {
+        let link = || PgLink::new(connector.clone());
         Self {
             enqueue: link(),
             complete: link(),
@@ -129,7 +129,7 @@ impl FlowLinks {
         }
     }
 
-    fn all(&self) -> [&Link; 5] {
+    fn all(&self) -> [&PgLink; 5] {
         [&self.enqueue, &self.complete, &self.commit, &self.claim_turns, &self.claim_work]
     }
 }
@@ -137,42 +137,50 @@ impl FlowLinks {
 /// The connections of webhooks.
 pub(crate) struct HookLinks {
     /// For fused events.
-    pub(crate) emit: Vec<Link>,
-    /// For fused claims: one, because claims of a line must not meet each other.
-    pub(crate) claim: Link,
+    pub(crate) emit: Vec<PgLink>,
+    /// For fused claims: one, because concurrent claims of a line would conflict.
+    pub(crate) claim: PgLink,
     /// For fused settlements.
-    pub(crate) settle: Vec<Link>,
+    pub(crate) settle: Vec<PgLink>,
 }
 
 impl HookLinks {
-    fn all(&self) -> impl Iterator<Item = &Link> {
+    fn all(&self) -> impl Iterator<Item = &PgLink> {
         self.emit.iter().chain(std::iter::once(&self.claim)).chain(&self.settle)
     }
 }
 
 impl Links {
-    /// Two connections per hot kind of call if the limit allows it, else one. One more belongs to
-    /// the notifier; the rest is for general use.
-    fn new(connector: &Arc<Connector>, pool_max: usize) -> Self {
+    /// Opens two connections per hot kind of call if the limit allows it, else one. One more
+    /// belongs to the notifier; the rest is for general use.
+    fn new(connector: &Arc<PgConnector>, pool_max: usize) -> Self {
         let each = if pool_max >= 8 { 2 } else { 1 };
-        let links = || (0..each).map(|_| Link::new(connector.clone())).collect();
+        let links = || (0..each).map(|_| PgLink::new(connector.clone())).collect();
         let general = pool_max.saturating_sub(3 * each + 1);
         Self {
             push: links(),
             claim: links(),
             settle: links(),
             general: Pool::new(connector, general),
-            reserved: Link::new(connector.clone()),
-            incoming: Link::new(connector.clone()),
+            reserved: PgLink::new(connector.clone()),
+            incoming: PgLink::new(connector.clone()),
             flow: FlowLinks::new(connector),
-            hook: HookLinks { emit: links(), claim: Link::new(connector.clone()), settle: links() },
+            hook: HookLinks {
+                emit: links(),
+                claim: PgLink::new(connector.clone()),
+                settle: links(),
+            },
         }
     }
 
-    /// Opens the hot connections, with their statements prepared, all at once.
-    async fn warm(&self, statements: &queue::Statements, lead: Sql) -> Result<(), StoreError> {
+    /// Opens the hot connections concurrently, with their statements prepared.
+    async fn warm(
+        &self,
+        statements: &queue::QueueStatements,
+        hint_sql: Sql,
+    ) -> Result<(), StoreError> {
         let kinds = [
-            (&self.push, vec![statements.push.clone(), lead]),
+            (&self.push, vec![statements.push.clone(), hint_sql]),
             (&self.claim, vec![statements.claim.clone()]),
             (&self.settle, vec![statements.settle.clone()]),
         ];
@@ -196,37 +204,37 @@ impl Links {
     }
 }
 
-/// What the parts of the store share.
+/// The state that the parts of the store share.
 pub(crate) struct Shared {
     pub(crate) options: PostgresOptions,
     pub(crate) schema: Schema,
     pub(crate) node: NodeId,
     pub(crate) links: Links,
     pub(crate) notifier: Notifier,
-    pub(crate) connector: Arc<Connector>,
-    pub(crate) listen_connector: Connector,
+    pub(crate) connector: Arc<PgConnector>,
+    pub(crate) listen_connector: PgConnector,
     /// Ends the listener when the store is closed.
     pub(crate) closed: CancellationToken,
-    /// Counts listeners that run.
+    /// Tracks the running listeners.
     pub(crate) feeds: TaskTracker,
-    /// Seals and opens the payloads of encrypted queues.
-    pub(crate) sealing: Sealing,
+    /// Encrypts and decrypts the payloads of encrypted queues.
+    pub(crate) encryption: PayloadEncryption,
     /// Notices when the clock of the database's machine is set.
     pub(crate) clock: ClockWatch,
-    /// Ends what records that this node uses its functions.
+    /// Ends the task that records that this node uses its functions.
     _functions_kept: DropGuard,
     location: String,
     ping: Sql,
 }
 
 impl Shared {
-    /// An SQL text of this store's schema. Make it once, at the start.
+    /// Creates an SQL text for this store's schema. Call it once per text, at the start.
     pub(crate) fn sql(&self, template: &str) -> Sql {
         Sql::new(&self.schema, template)
     }
 
-    /// Makes the triggers fit `notify`, unless other nodes want them. If they do already, it is a
-    /// read.
+    /// Installs or removes the triggers as `notify` requires, unless other nodes need them. It only
+    /// reads if nothing is to be changed.
     pub(crate) async fn install_triggers(&self) -> Result<(), StoreError> {
         let wanted = self.options.notify == NotifyMode::Trigger;
         let install = self.sql(include_str!("../sql/queries/notify_install.sql"));
@@ -235,26 +243,26 @@ impl Shared {
         let mut tries = 5;
         let installed = loop {
             match self.links.general.query("install triggers", &install, params).await {
-                // It locks whole tables, so it may meet other nodes at work in a deadlock.
+                // It locks whole tables, so it may deadlock with the work of other nodes.
                 Err(error) if tries > 0 && error::was_rolled_back(&error) => tries -= 1,
                 other => break other?,
             }
         };
         if installed.iter().any(|row| row.get("changed")) {
             let done = if wanted { "installed" } else { "removed" };
-            tracing::info!("{done} the triggers that notify of rows which others write");
+            tracing::info!("{done} the triggers that notify of rows written by other sessions");
         }
         Ok(())
     }
 }
 
-/// A store on PostgreSQL. Cheap to clone.
+/// A store on PostgreSQL. It is cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) queue: Arc<queue::Queue>,
-    pub(crate) flow: Arc<flow::Flow>,
-    pub(crate) hook: Arc<hook::Hook>,
+    pub(crate) queue: Arc<queue::QueueFusers>,
+    pub(crate) flow: Arc<flow::FlowFusers>,
+    pub(crate) hook: Arc<hook::HookFusers>,
 }
 
 impl PostgresStore {
@@ -266,7 +274,7 @@ impl PostgresStore {
             return Err(StoreError::Invalid { field: "pg_pool_max", reason });
         }
         let node = NodeId::generate();
-        let open = |field, url: &str| Connector::new(field, url, &options, &node.to_string());
+        let open = |field, url: &str| PgConnector::new(field, url, &options, &node.to_string());
         let connector = Arc::new(open("url", &options.url)?);
         let listen_connector = match &options.listen_url {
             Some(url) => open("listen_url", url)?,
@@ -277,7 +285,7 @@ impl PostgresStore {
             mode: options.notify,
             node,
             timings: options.timings.clone(),
-            link: Link::new(connector.clone()),
+            link: PgLink::new(connector.clone()),
         };
         let shared = Arc::new(Shared {
             links: Links::new(&connector, options.pool_max),
@@ -285,7 +293,7 @@ impl PostgresStore {
             listen_connector,
             closed: CancellationToken::new(),
             feeds: TaskTracker::new(),
-            sealing: Sealing::default(),
+            encryption: PayloadEncryption::default(),
             clock: ClockWatch::new(&schema, options.timings.clock_step),
             _functions_kept: function_sets::keep_in_use(&options),
             location: format!("{} schema {}", connector.location(), schema.name()),
@@ -295,13 +303,13 @@ impl PostgresStore {
             schema,
             options,
         });
-        let queue = Arc::new(queue::Queue::start(&shared));
-        let hook = Arc::new(hook::Hook::start(&shared, &queue.core));
-        let flow = Arc::new(flow::Flow::start(&shared, &queue.core, hook.core()));
+        let queue = Arc::new(queue::QueueFusers::start(&shared));
+        let hook = Arc::new(hook::HookFusers::start(&shared, &queue.core));
+        let flow = Arc::new(flow::FlowFusers::start(&shared, &queue.core, hook.core()));
         let store = Self { shared, queue, flow, hook };
         store.shared.install_triggers().await?;
-        let lead = store.shared.notifier.lead_sql();
-        store.shared.links.warm(&store.queue.core.sql, lead).await?;
+        let hint_sql = store.shared.notifier.hint_after_push_sql();
+        store.shared.links.warm(&store.queue.core.sql, hint_sql).await?;
         store.shared.clock.start(&store.shared).await?;
         store.report_pooler();
         Ok(store)
@@ -313,7 +321,8 @@ impl PostgresStore {
             let prepares = connector.prepares(true);
             tracing::info!(
                 prepared_statements = prepares,
-                "the store's URL leads through a pooler: each transaction begins with its settings"
+                "the store's URL leads through a pooler: the settings are sent with each \
+                 transaction"
             );
         }
     }
@@ -326,22 +335,22 @@ impl PostgresStore {
         self.shared.links.general.query("advance clock", &advance, &[&micros]).await.map(|_| ())
     }
 
-    /// How many notifications this store has sent to other nodes.
+    /// Returns the number of notifications that this store has sent to other nodes.
     #[doc(hidden)]
     pub fn notifies_sent(&self) -> u64 {
         self.shared.notifier.sent()
     }
 
-    /// How many other nodes listen; `None` while this one does not.
+    /// Returns the number of other nodes that listen; `None` while this one does not.
     #[doc(hidden)]
     pub fn peers(&self) -> Option<usize> {
         self.shared.notifier.peers()
     }
 
-    /// Tells other nodes of changes, as a commit would.
+    /// Notifies other nodes of changes, as a commit would.
     #[doc(hidden)]
-    pub fn tell(&self, changes: &[wakeline_core::Change]) {
-        self.shared.notifier.tell(changes);
+    pub fn notify(&self, changes: &[wakeline_core::Change]) {
+        self.shared.notifier.notify(changes);
     }
 }
 
@@ -359,7 +368,8 @@ impl StoreAdmin for PostgresStore {
         self.shared.closed.cancel();
         self.shared.feeds.close();
         let patience = self.shared.options.timings.listener_patience;
-        // A feed that nobody polls any more cannot end; it must not hold up the others.
+        // A feed that is not polled any more cannot end; it must not block the shutdown of the
+        // others.
         let _ = tokio::time::timeout(patience, self.shared.feeds.wait()).await;
         self.hook.close().await;
         self.flow.close().await;

@@ -1,15 +1,17 @@
-//! Hears what other nodes committed: LISTEN on a connection of its own.
+//! Receives the hints of other nodes: LISTEN on a connection of its own.
 //!
 //! # Where it sits
-//! Feeds the hub through [`HintSink`]; tells the [`crate::notifier`] who else is there.
+//! Feeds the hub through [`HintSink`], and reports the other nodes to the [`crate::notifier`].
 //!
 //! # Invariants
 //! * The connection belongs to the future of [`HintFeed::feed`]: dropping it closes the socket.
-//! * The sink is never awaited, so no waiter can hold the connection up (trap 8).
-//! * No statement while idle: loss is noticed by keepalives and by an empty Sync message.
-//! * After each (re)connect, in this order: LISTEN, hear an echo, join, `Up`, `everything`. What
-//!   was committed before LISTEN is seen by the claims that follow; what comes after is heard.
-//! * Whatever goes wrong, it tries again: at first soon, then ever more slowly, never in a spin.
+//! * The sink is never awaited, so that no waiter can block the connection: notifications would
+//!   pile up in the server until commits fail.
+//! * While idle, no statement is executed: a loss is noticed by keepalives and an empty Sync
+//!   message.
+//! * After each (re)connect, in this order: LISTEN, receive an echo, join, `Up`, `everything`.
+//!   Commits before LISTEN are seen by the claims that follow; those after it are notified.
+//! * Every failure is retried: soon at first, then with growing pauses, never in a busy loop.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -28,13 +30,13 @@ use wakeline_core::{Change, FlowChange, HookChange, NodeId, error_chain};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreError};
 
 use crate::connect::fill;
-use crate::connector::{Connector, Wire};
+use crate::connector::{PgConnector, RawConnection};
 use crate::incoming::IncomingPump;
 use crate::options::NotifyMode;
 use crate::payload::Payload;
 use crate::{PostgresStore, Shared, error};
 
-/// How long the server may take to show that it is still there.
+/// The time limit for the server's answer to a connection check.
 const CHECKED_WITHIN: Duration = Duration::from_secs(2);
 
 #[async_trait]
@@ -42,18 +44,18 @@ impl HintFeed for PostgresStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
         if self.shared.options.notify == NotifyMode::Off {
             sink.link(LinkState::Off { reason: "notify = off".to_owned() });
-            return self.tend(sink, shutdown).await;
+            return self.feed_poll_only(sink, shutdown).await;
         }
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
         let pump = IncomingPump::new(self, sink.clone());
         let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
-        let mut listener = HintListener { shared: &self.shared, sink, told: None };
+        let mut listener = HintListener { shared: &self.shared, sink, reported: None };
         let mut running = pin!(listener.run(&stop));
         tokio::select! {
             () = &mut running => {}
-            // Never ends, and is not missed when the listener does.
+            // Never ends by itself; it is dropped when the listener ends.
             () = pump.run() => {}
             () = closed.cancelled() => {
                 stop.cancel();
@@ -62,8 +64,8 @@ impl HintFeed for PostgresStore {
         }
     }
 
-    /// Takes over what arrived in `incoming`, when a claim has seen it there.
-    async fn tend(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+    /// Takes over rows that arrived in `incoming`, when a claim has seen them there.
+    async fn feed_poll_only(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
         let pump = IncomingPump::new(self, sink);
@@ -75,8 +77,8 @@ impl HintFeed for PostgresStore {
     }
 }
 
-/// Forgets who else is there when a feed ends, be it dropped halfway: with nobody listening for
-/// hellos, "nobody else is there" would be believed for ever.
+/// Marks the other nodes as unknown when a feed ends, even if it is dropped halfway. Otherwise an
+/// empty list of nodes would stay in use although no listener could add to it.
 struct Roster<'a>(&'a Shared);
 
 impl Drop for Roster<'_> {
@@ -87,10 +89,10 @@ impl Drop for Roster<'_> {
 }
 
 /// Why a listening session ended.
-enum End {
-    /// Shut down.
-    Asked,
-    /// The connection was lost or could not be made.
+enum ListenEnd {
+    /// The shutdown was requested.
+    Requested,
+    /// The connection was lost or could not be opened.
     Lost(String),
     /// LISTEN cannot work over this connection.
     Impossible(String),
@@ -99,8 +101,8 @@ enum End {
 struct HintListener<'a> {
     shared: &'a Shared,
     sink: Arc<dyn HintSink>,
-    /// What the sink was told last, so that a long outage is reported once.
-    told: Option<LinkState>,
+    /// The last state that was reported, so that a long outage is reported once.
+    reported: Option<LinkState>,
 }
 
 impl HintListener<'_> {
@@ -113,18 +115,18 @@ impl HintListener<'_> {
             self.shared.notifier.peers_unknown();
             metrics::gauge!("wakeline_listener_up").set(0.0);
             let pause = match end {
-                End::Asked => return,
-                End::Lost(reason) => {
-                    // Other connections may be lost as well, without knowing it.
+                ListenEnd::Requested => return,
+                ListenEnd::Lost(reason) => {
+                    // Other connections may have been lost silently as well.
                     self.shared.connector.count_loss();
-                    self.tell(LinkState::Down { reason });
+                    self.report(LinkState::Down { reason });
                     if started.elapsed() > timings.reconnect_max {
                         backoff = timings.reconnect_min;
                     }
                     backoff
                 }
-                End::Impossible(reason) => {
-                    self.tell(LinkState::Off { reason });
+                ListenEnd::Impossible(reason) => {
+                    self.report(LinkState::Off { reason });
                     timings.listen_again
                 }
             };
@@ -137,57 +139,62 @@ impl HintListener<'_> {
         }
     }
 
-    fn tell(&mut self, state: LinkState) {
-        if self.told.as_ref() != Some(&state) {
+    /// Reports a new state of the connection to the sink and to the log.
+    fn report(&mut self, state: LinkState) {
+        if self.reported.as_ref() != Some(&state) {
             match &state {
                 LinkState::Up => tracing::info!("listening for other nodes"),
                 LinkState::Down { reason } => tracing::warn!(
                     reason,
-                    "lost the connection that listens for other nodes: connecting again"
+                    "lost the connection that listens for other nodes: reconnecting"
                 ),
                 LinkState::Off { reason } => {
                     tracing::warn!(reason, "cannot listen for other nodes: polling instead")
                 }
             }
             self.sink.link(state.clone());
-            self.told = Some(state);
+            self.reported = Some(state);
         }
     }
 
-    async fn connect_and_listen(&mut self, shutdown: &CancellationToken) -> End {
+    async fn connect_and_listen(&mut self, shutdown: &CancellationToken) -> ListenEnd {
         let connector = &self.shared.listen_connector;
         let opened = loop {
             tokio::select! {
                 opened = connector.open_wire("listen") => break opened,
-                // This try may have begun in an outage that is over, and never get an answer.
+                // This attempt may have begun in an outage that is over, and never get an answer.
                 () = self.shared.connector.breaker().until_back() => {}
-                () = shutdown.cancelled() => return End::Asked,
+                () = shutdown.cancelled() => return ListenEnd::Requested,
             }
         };
         let (client, wire) = match opened {
             Ok(pair) => pair,
-            Err(error) => return End::Lost(error_chain(&error)),
+            Err(error) => return ListenEnd::Lost(error_chain(&error)),
         };
-        let (sender, heard) = mpsc::unbounded_channel();
-        // The reader comes last: a session that ends because it was asked to is not a loss.
+        let (sender, received) = mpsc::unbounded_channel();
+        // The reader is polled last: a session that ends by request is not a loss.
         tokio::select! {
             biased;
-            end = self.session(Session { client, heard, connector }, shutdown) => end,
-            reason = read(wire, sender) => End::Lost(reason),
+            end = self.session(ListenSession { client, received, connector }, shutdown) => end,
+            reason = read(wire, sender) => ListenEnd::Lost(reason),
         }
     }
 
-    async fn session(&mut self, mut session: Session<'_>, shutdown: &CancellationToken) -> End {
+    async fn session(
+        &mut self,
+        mut session: ListenSession<'_>,
+        shutdown: &CancellationToken,
+    ) -> ListenEnd {
         let peers = tokio::select! {
             joined = self.join(&mut session) => match joined {
                 Ok(peers) => peers,
                 Err(end) => return end,
             },
-            () = shutdown.cancelled() => return End::Asked,
+            () = shutdown.cancelled() => return ListenEnd::Requested,
         };
         self.shared.notifier.peers_known(peers);
         metrics::gauge!("wakeline_listener_up").set(1.0);
-        self.tell(LinkState::Up);
+        self.report(LinkState::Up);
         self.sink.everything();
         self.shared.notifier.incoming().notify_one();
         let timings = &self.shared.options.timings;
@@ -195,27 +202,27 @@ impl HintListener<'_> {
             tokio::select! {
                 () = shutdown.cancelled() => {
                     self.leave(&session).await;
-                    return End::Asked;
+                    return ListenEnd::Requested;
                 }
-                text = session.heard.recv() => match text {
-                    Some(text) => self.hear(&text),
-                    None => return End::Lost("PostgreSQL closed the connection".to_owned()),
+                text = session.received.recv() => match text {
+                    Some(text) => self.receive(&text),
+                    None => return ListenEnd::Lost("PostgreSQL closed the connection".to_owned()),
                 },
                 () = tokio::time::sleep(timings.listener_check) => {
                     // A Sync message: answered without a statement and without a transaction.
                     let check = session.client.check_connection();
                     match timeout(timings.listener_patience.min(CHECKED_WITHIN), check).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(error)) => return End::Lost(error.to_string()),
-                        Err(_) => return End::Lost("the server no longer answers".to_owned()),
+                        Ok(Err(error)) => return ListenEnd::Lost(error.to_string()),
+                        Err(_) => return ListenEnd::Lost("the server no longer answers".to_owned()),
                     }
                 }
             }
         }
     }
 
-    /// LISTEN, hear an echo, join the running nodes. Returns the others.
-    async fn join(&self, session: &mut Session<'_>) -> Result<HashSet<NodeId>, End> {
+    /// Executes LISTEN, waits for an echo and joins the running nodes. Returns the others.
+    async fn join(&self, session: &mut ListenSession<'_>) -> Result<HashSet<NodeId>, ListenEnd> {
         let patience = self.shared.options.timings.listener_patience;
         let schema = &self.shared.schema;
         let listen = fill(schema, include_str!("../sql/queries/listen.sql"));
@@ -224,20 +231,21 @@ impl HintListener<'_> {
             session.client.batch_execute(&listen).await
         };
         in_time(patience, steps).await?;
-        self.hear_echo(&mut session.heard).await?;
+        self.receive_echo(&mut session.received).await?;
         self.keep_triggers(session).await?;
         let sql = fill(schema, include_str!("../sql/queries/node_join.sql"));
         let key = i64::from_be_bytes(random_bytes());
         let node = self.shared.node.0;
         let params: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::UUID), (&key, Type::INT8)];
         let rows = in_time(patience, session.client.query_typed(&sql, &params)).await?;
-        // Once more, without effect, so that pg_stat_activity shows what the connection is for.
+        // Repeated without effect, so that pg_stat_activity shows the purpose of the connection.
         in_time(patience, session.client.batch_execute(&listen)).await?;
         Ok(rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect())
     }
 
-    /// From now on no node takes the triggers away. One may have, since this node installed them.
-    async fn keep_triggers(&self, session: &Session<'_>) -> Result<(), End> {
+    /// Ensures that no node removes the triggers from now on, and installs them again if one has
+    /// removed them since this node started.
+    async fn keep_triggers(&self, session: &ListenSession<'_>) -> Result<(), ListenEnd> {
         if self.shared.options.notify != NotifyMode::Trigger {
             return Ok(());
         }
@@ -246,7 +254,7 @@ impl HintListener<'_> {
         let params: [(&(dyn ToSql + Sync), Type); 1] = [(&lock, Type::INT8)];
         let patience = self.shared.options.timings.listener_patience;
         in_time(patience, session.client.query_typed(&sql, &params)).await?;
-        // Without triggers only rows of other sessions are noticed late: LISTEN works all the same.
+        // LISTEN works without triggers: only rows of other sessions are noticed late.
         if let Err(error) = self.shared.install_triggers().await {
             let error = error_chain(&error);
             tracing::warn!(error, "cannot install the triggers of notify = trigger");
@@ -254,16 +262,19 @@ impl HintListener<'_> {
         Ok(())
     }
 
-    /// Sends an echo from another connection. Behind a transaction pooler LISTEN succeeds, but
-    /// nothing is ever delivered: better to know at once than to wait for hints that cannot come.
-    async fn hear_echo(&self, heard: &mut mpsc::UnboundedReceiver<String>) -> Result<(), End> {
+    /// Sends an echo from another connection and waits for it. Behind a transaction pooler LISTEN
+    /// succeeds, but nothing is ever delivered, which the missing echo shows at once.
+    async fn receive_echo(
+        &self,
+        received: &mut mpsc::UnboundedReceiver<String>,
+    ) -> Result<(), ListenEnd> {
         let echo = Payload::Echo { n: self.shared.node.0, x: Uuid::new_v4() };
         let sent = self.shared.notifier.echo(&echo).await;
-        sent.map_err(|error: StoreError| End::Lost(error_chain(&error)))?;
+        sent.map_err(|error: StoreError| ListenEnd::Lost(error_chain(&error)))?;
         let text = echo.encode();
         let wait = async {
-            // What else is heard meanwhile is covered by `everything`, which follows.
-            while let Some(other) = heard.recv().await {
+            // Other hints are covered by `everything`, which follows.
+            while let Some(other) = received.recv().await {
                 if other == text {
                     return true;
                 }
@@ -272,8 +283,8 @@ impl HintListener<'_> {
         };
         match timeout(self.shared.options.timings.listener_patience, wait).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(End::Lost("PostgreSQL closed the connection".to_owned())),
-            Err(_) => Err(End::Impossible(
+            Ok(false) => Err(ListenEnd::Lost("PostgreSQL closed the connection".to_owned())),
+            Err(_) => Err(ListenEnd::Impossible(
                 "LISTEN receives nothing over this connection: if the URL leads through a \
                  transaction pooler, set listen_url to the database itself"
                     .to_owned(),
@@ -281,15 +292,15 @@ impl HintListener<'_> {
         }
     }
 
-    async fn leave(&self, session: &Session<'_>) {
+    async fn leave(&self, session: &ListenSession<'_>) {
         let sql = fill(&self.shared.schema, include_str!("../sql/queries/node_leave.sql"));
         let params: [(&(dyn ToSql + Sync), Type); 1] = [(&self.shared.node.0, Type::UUID)];
         let leaving = session.client.query_typed(&sql, &params);
-        // If it fails, the others find out by themselves.
+        // If it fails, the other nodes detect the absence by themselves.
         let _ = timeout(self.shared.options.timings.listener_patience, leaving).await;
     }
 
-    fn hear(&self, text: &str) {
+    fn receive(&self, text: &str) {
         let payload = Payload::decode(text);
         let kind = match &payload {
             None => "garbled",
@@ -303,7 +314,7 @@ impl HintListener<'_> {
             Some(Payload::Bye { .. }) => "bye",
             Some(Payload::Echo { .. }) => "echo",
         };
-        metrics::counter!("wakeline_notifies_heard_total", "kind" => kind).increment(1);
+        metrics::counter!("wakeline_notifications_received_total", "kind" => kind).increment(1);
         match payload {
             None => self.sink.everything(),
             Some(payload) if payload.sender() == Some(self.shared.node) => {}
@@ -330,19 +341,19 @@ impl HintListener<'_> {
     }
 }
 
-/// An open connection that listens.
-struct Session<'a> {
+/// A connection that listens.
+struct ListenSession<'a> {
     client: Client,
-    heard: mpsc::UnboundedReceiver<String>,
-    connector: &'a Connector,
+    received: mpsc::UnboundedReceiver<String>,
+    connector: &'a PgConnector,
 }
 
-/// Reads the connection for as long as it lives; says why it ended.
-async fn read(mut wire: Wire, heard: mpsc::UnboundedSender<String>) -> String {
+/// Reads notifications for as long as the connection lives; returns the reason why it ended.
+async fn read(mut wire: RawConnection, received: mpsc::UnboundedSender<String>) -> String {
     loop {
         match poll_fn(|cx| wire.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notification(notification))) => {
-                let _ = heard.send(notification.payload().to_owned());
+                let _ = received.send(notification.payload().to_owned());
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return error_chain(&error),
@@ -351,26 +362,27 @@ async fn read(mut wire: Wire, heard: mpsc::UnboundedSender<String>) -> String {
     }
 }
 
-/// Waits for a step of joining. An error of the server (a standby, a missing right) is permanent
-/// until somebody mends it; anything else is a loss.
+/// Waits for a step of joining. An error of the server (a standby, a missing privilege) lasts until
+/// it is corrected there; any other error is a loss.
 async fn in_time<T>(
     patience: Duration,
     step: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, End> {
+) -> Result<T, ListenEnd> {
     match timeout(patience, step).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) if error::kind(&error) == error::Kind::Transient => {
-            Err(End::Lost(error_chain(&error)))
+        Ok(Err(error)) if error::kind(&error) == error::PgErrorKind::Transient => {
+            Err(ListenEnd::Lost(error_chain(&error)))
         }
         Ok(Err(error)) => {
             let refused = error.as_db_error().map(ToString::to_string);
-            Err(End::Impossible(refused.unwrap_or_else(|| error_chain(&error))))
+            Err(ListenEnd::Impossible(refused.unwrap_or_else(|| error_chain(&error))))
         }
-        Err(_) => Err(End::Lost("no answer within the deadline".to_owned())),
+        Err(_) => Err(ListenEnd::Lost("no answer within the deadline".to_owned())),
     }
 }
 
-/// Between half of a pause and all of it, so that nodes do not come back in step.
+/// Returns a random pause between half of `pause` and all of it, so that nodes do not reconnect
+/// simultaneously.
 fn jittered(pause: Duration) -> Duration {
     let share = u32::from(random_bytes::<1>()[0]);
     pause / 2 + pause / 2 * share / 255

@@ -1,8 +1,8 @@
-//! Maintenance: what is suspended, and what is held back meanwhile.
+//! Maintenance mode: reading and setting it, and releasing the messages that were held during it.
 //!
 //! # Where it sits
-//! Implements `QueueMaintenance`. The row is judged by the functions of push and claim themselves;
-//! here it is only read and written. What is held back are rows of `scheduled`.
+//! Implements `QueueMaintenance`. The SQL functions of push and claim enforce the mode; here its
+//! row is only read and written. Held messages are rows of `scheduled`.
 
 use async_trait::async_trait;
 use wakeline_store::{
@@ -34,7 +34,7 @@ impl QueueMaintenance for PostgresStore {
         let mut columns = Columns::new(OPERATION, row);
         columns.skip(1);
         let set = MaintenanceSet { before: read(&mut columns)?, now: read(&mut columns)? };
-        self.shared.notifier.tell_everything();
+        self.shared.notifier.notify_all();
         Ok(set)
     }
 

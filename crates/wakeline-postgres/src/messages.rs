@@ -1,4 +1,4 @@
-//! Messages: looking through them, intervening, and doing away with them.
+//! Messages: browsing, intervening, and deleting them.
 //!
 //! # Where it sits
 //! Implements `QueueMessages`. Nothing here is hot: each call is one statement or a few, on a
@@ -13,9 +13,9 @@ use wakeline_core::{
     TransactionId,
 };
 use wakeline_store::{
-    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
-    ListedMessages, MessageFilter, MessageKey, MessagePlace, MessageState, Page, PartitionDetail,
-    QueueMessages, StoreError,
+    BROWSE_EXAMINED_FACTOR, BROWSE_PARTITIONS_MAX, BrowsePosition, GIVE_UP_DISTANCE_MAX,
+    Intervention, InterventionOutcome, ListedMessage, ListedMessages, MessageFilter, MessageKey,
+    MessageState, Page, PartitionDetail, QueueMessages, StoreError,
 };
 
 use crate::PostgresStore;
@@ -24,7 +24,7 @@ use crate::admin::count;
 use crate::rows::{self, Columns};
 
 impl PostgresStore {
-    /// Removes messages of a queue or of one of its partitions, step by step.
+    /// Removes messages of a queue or of one of its partitions, in steps.
     async fn clear(
         &self,
         queue: &QueueName,
@@ -38,16 +38,13 @@ impl PostgresStore {
             let params: crate::connect::Params<'_> =
                 &[&queue.as_str(), &partition, &after, &dead_letters];
             let sql = &core.sql.queue_clear;
-            // One entry of the audit, for the first step.
-            let rows = match after {
-                0 => {
-                    let changed = Act::any;
-                    core.recorded(Act { operation: OPERATION, sql, params, changed }).await?
-                }
-                _ => {
-                    let rows = core.general(OPERATION, sql, params).await;
-                    rows.map_err(StoreError::after_write)?
-                }
+            // Only the first step is audited.
+            let rows = if after == 0 {
+                let changed = Act::any;
+                core.recorded(Act { operation: OPERATION, sql, params, changed }).await?
+            } else {
+                let rows = core.general(OPERATION, sql, params).await;
+                rows.map_err(StoreError::after_write)?
             };
             let Some(row) = rows.first() else { return Ok(None) };
             let mut columns = Columns::new(OPERATION, row);
@@ -66,7 +63,7 @@ impl QueueMessages for PostgresStore {
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError> {
         const OPERATION: &str = "browse messages";
@@ -85,8 +82,8 @@ impl QueueMessages for PostgresStore {
             &partition,
             &before,
             &small(limit),
-            &small(limit.saturating_mul(BROWSE_LOOK)),
-            &small(BROWSE_PARTITIONS),
+            &small(limit.saturating_mul(BROWSE_EXAMINED_FACTOR)),
+            &small(BROWSE_PARTITIONS_MAX),
         ];
         let rows = core.general(OPERATION, &core.sql.message_browse, params).await?;
         let mut list = ListedMessages::default();
@@ -96,7 +93,7 @@ impl QueueMessages for PostgresStore {
             match next.zip(before) {
                 Some((partition, before)) => {
                     let partition = PartitionId(partition);
-                    list.next = Some(MessagePlace { partition, before });
+                    list.next = Some(BrowsePosition { partition, before });
                 }
                 None => list.messages.push(listed(&mut columns)?),
             }
@@ -109,12 +106,12 @@ impl QueueMessages for PostgresStore {
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError> {
         const OPERATION: &str = "intervene";
         let core = &self.queue.core;
         let (bury, error) = match intervention {
             Intervention::Retry => (false, None),
-            Intervention::Bury { error } => (true, error),
+            Intervention::GiveUp { error } => (true, error),
         };
         let error = error.map(|error| error.replace('\0', "\u{fffd}"));
         let params: crate::connect::Params<'_> = &[
@@ -123,26 +120,26 @@ impl QueueMessages for PostgresStore {
             &group.as_str(),
             &bury,
             &error,
-            &BURY_DISTANCE_MAX,
+            &GIVE_UP_DISTANCE_MAX,
         ];
         let (sql, changed) = (&core.sql.message_intervene, Act::coded);
         let rows = core.recorded(Act { operation: OPERATION, sql, params, changed }).await?;
-        let Some(row) = rows.first() else { return Ok((Intervened::Missing, Vec::new())) };
+        let Some(row) = rows.first() else { return Ok((InterventionOutcome::Missing, Vec::new())) };
         let mut columns = Columns::new(OPERATION, row);
         let outcome = match columns.take::<i16>()? {
-            0 => Intervened::Done,
-            1 => return Ok((Intervened::Missing, Vec::new())),
-            2 => Intervened::NoGroup,
-            3 => Intervened::Leased,
-            4 => Intervened::Settled,
-            _ => Intervened::TooFar,
+            0 => InterventionOutcome::Done,
+            1 => return Ok((InterventionOutcome::Missing, Vec::new())),
+            2 => InterventionOutcome::NoGroup,
+            3 => InterventionOutcome::Leased,
+            4 => InterventionOutcome::Settled,
+            _ => InterventionOutcome::TooFar,
         };
         let change = rows::change(&mut columns)?;
         let due: Option<i64> = columns.take()?;
-        let told =
+        let change =
             due.map(|due| Change { group: Some(group.clone()), due_in: rows::span(due), ..change });
-        let changes: Vec<_> = told.into_iter().collect();
-        self.shared.notifier.tell(&changes);
+        let changes: Vec<_> = change.into_iter().collect();
+        self.shared.notifier.notify(&changes);
         Ok((outcome, changes))
     }
 
@@ -162,7 +159,7 @@ impl QueueMessages for PostgresStore {
             let (group, due) = (columns.name("group")?, columns.take()?);
             changes.push(Change { group: Some(group), due_in: rows::span(due), ..change });
         }
-        self.shared.notifier.tell(&changes);
+        self.shared.notifier.notify(&changes);
         Ok((existed, changes))
     }
 
@@ -228,7 +225,7 @@ fn partition(operation: &'static str, row: &Row) -> Result<PartitionDetail, Stor
     })
 }
 
-/// Reads a message, behind the place to go on from.
+/// Reads a message; the columns of the position to continue from come before it.
 fn listed(columns: &mut Columns<'_>) -> Result<ListedMessage, StoreError> {
     let (queue, namespace) = (columns.name("queue")?, columns.name_if("namespace")?);
     let (task, priority) = (columns.name_if("task")?, columns.take()?);
@@ -262,7 +259,7 @@ fn listed(columns: &mut Columns<'_>) -> Result<ListedMessage, StoreError> {
     })
 }
 
-/// A state by its number in the database.
+/// Decodes the number of a state in the database.
 pub(crate) fn state_of(number: i16) -> MessageState {
     match number {
         0 => MessageState::Pending,

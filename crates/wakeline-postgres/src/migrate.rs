@@ -1,16 +1,15 @@
-//! Brings a schema up to date: migrations once and in order, this release's function set, and the
-//! functions for users if no newer release has installed them.
+//! Brings a schema up to date: applies each migration once and in order, installs this release's
+//! function set, and installs the functions for users unless a newer release has installed them.
 //!
 //! # Where it sits
-//! [`crate::PostgresStore::connect`] and `wakeline migrate` call it. The files are in
-//! [`crate::embedded`]; what a set is, in [`crate::function_sets`].
+//! The SQL files are in [`crate::embedded`]; [`crate::function_sets`] explains function sets.
 //!
 //! # Invariants
-//! * All of it is one transaction under one advisory lock per schema, so that any number of nodes
-//!   may start at once, and a failure leaves the schema as it was.
-//! * An applied migration never changes: a differing checksum is refused.
-//! * What a newer release installed is neither changed nor dropped. A schema that a newer release
-//!   made unusable for this one is refused.
+//! * It runs in one transaction under one advisory lock per schema, so that any number of nodes may
+//!   start at once, and a failure leaves the schema as it was.
+//! * An applied migration never changes: a schema with another checksum is refused.
+//! * Objects that a newer release installed are neither changed nor dropped. A schema that a newer
+//!   release made unusable for this one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,43 +19,43 @@ use sha2::{Digest, Sha256};
 use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
-use crate::connect::{Link, LinkTransaction, Params, Sql, fill};
-use crate::connector::Connector;
+use crate::connect::{Params, PgLink, PgTransaction, Sql, fill};
+use crate::connector::PgConnector;
 use crate::embedded::{FUNCTIONS, MIGRATIONS, SqlFile, TEST_CLOCK};
 use crate::function_sets::{self, FunctionSet, Release, set_names};
-use crate::grants::Grants;
 use crate::options::{PostgresOptions, Schema};
+use crate::privileges::Privileges;
 
 pub(crate) const OPERATION: &str = "migrate";
 
-/// Longest time that one migration may take, and that a node waits for another's.
+/// The longest time that one migration may take, and that a node waits for another's.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The oldest server that has what the SQL uses.
+/// The oldest server version with the features that the SQL uses.
 const SERVER_VERSION_MIN: i32 = 150_000;
 
-/// What [`migrate_up`] did.
+/// The changes that [`migrate_up`] made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationReport {
     /// Migrations that were applied, in order.
     pub migrations: Vec<String>,
-    /// Functions that were put in place or replaced.
+    /// Functions that were installed or replaced.
     pub functions: Vec<String>,
 }
 
-/// How a schema stands against this binary.
+/// The state of a schema compared with this binary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MigrationStatus {
+pub struct PostgresMigrationStatus {
     /// Migrations that are in the schema, in order.
     pub applied: Vec<String>,
     /// Migrations that `wakeline migrate up` would apply, in order.
     pub pending: Vec<String>,
-    /// Functions that it would put in place or replace.
+    /// Functions that it would install or replace.
     pub functions_pending: Vec<String>,
 }
 
-impl MigrationStatus {
-    /// Whether there is nothing to do.
+impl PostgresMigrationStatus {
+    /// Whether the schema is up to date.
     pub fn is_current(&self) -> bool {
         self.pending.is_empty() && self.functions_pending.is_empty()
     }
@@ -70,15 +69,17 @@ pub async fn migrate_up(options: &PostgresOptions) -> Result<MigrationReport, St
     report
 }
 
-/// Returns how the schema stands; changes nothing.
-pub async fn migrate_status(options: &PostgresOptions) -> Result<MigrationStatus, StoreError> {
+/// Returns the state of the schema; changes nothing.
+pub async fn migrate_status(
+    options: &PostgresOptions,
+) -> Result<PostgresMigrationStatus, StoreError> {
     let migrator = Migrator::new(options)?;
     let status = migrator.status().await;
     migrator.link.close().await;
     status
 }
 
-/// What is in the schema, as recorded there.
+/// The installed objects, as recorded in the schema.
 #[derive(Default)]
 struct Installed {
     exists: bool,
@@ -86,7 +87,7 @@ struct Installed {
     /// Checksums by name.
     migrations: BTreeMap<String, String>,
     newest: Option<NewestRelease>,
-    /// This program's function set.
+    /// The function set of this program, if it is installed.
     functions: Option<FunctionSet>,
 }
 
@@ -98,7 +99,7 @@ struct NewestRelease {
 
 /// Migrates one schema.
 pub(crate) struct Migrator {
-    pub(crate) link: Link,
+    pub(crate) link: PgLink,
     pub(crate) schema: Schema,
     pub(crate) release: Release,
     /// The checksum of this program's function set.
@@ -109,10 +110,10 @@ pub(crate) struct Migrator {
 impl Migrator {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let patient = PostgresOptions { statement_timeout: PATIENCE, ..options.clone() };
-        let connector = Connector::new("url", &options.url, &patient, "")?;
+        let connector = PgConnector::new("url", &options.url, &patient, "")?;
         let schema = Schema::new(&options.schema)?;
         Ok(Self {
-            link: Link::new(Arc::new(connector)),
+            link: PgLink::new(Arc::new(connector)),
             release: Release::own(options),
             set: function_sets::checksum(&schema, options, FUNCTIONS),
             schema,
@@ -129,7 +130,8 @@ impl Migrator {
         functions.map(|functions| migrator.schema.with_functions(functions))
     }
 
-    /// Looks before it migrates: a node that may not change the schema can use a current one.
+    /// Checks the state before it migrates: a node whose role may not change the schema can use a
+    /// current one.
     async fn prepare_functions(&self, migrate: bool) -> Result<FunctionSet, StoreError> {
         loop {
             let status = self.status().await?;
@@ -141,7 +143,7 @@ impl Migrator {
                 let (migrations, functions) = (report.migrations.join(" "), report.functions.len());
                 tracing::info!(migrations, functions, "schema brought up to date");
             }
-            // No set: another node found it unused and dropped it just now.
+            // Without a result, another node found the set unused and dropped it just now.
             let Some(functions) = self.touch().await? else { continue };
             if migrate && let Err(error) = self.drop_unused().await {
                 let error = error_chain(&error);
@@ -161,18 +163,17 @@ impl Migrator {
         FunctionSet { checksum: self.set.clone(), place }
     }
 
-    async fn status(&self) -> Result<MigrationStatus, StoreError> {
+    async fn status(&self) -> Result<PostgresMigrationStatus, StoreError> {
         let transaction = self.link.begin(OPERATION).await?;
         let installed = self.read_installed(&transaction).await?;
         transaction.rollback().await?;
         self.check(&installed)?;
         let set_missing = installed.functions.is_none();
         let api_pending = self.api_pending(&installed);
-        let pending = |file: &&SqlFile| match function_sets::is_api(file.name) {
-            true => api_pending,
-            false => set_missing,
+        let pending = |file: &&SqlFile| {
+            if function_sets::is_api(file.name) { api_pending } else { set_missing }
         };
-        Ok(MigrationStatus {
+        Ok(PostgresMigrationStatus {
             applied: installed.migrations.keys().cloned().collect(),
             pending: pending_migrations(&installed).map(|file| file.name.to_owned()).collect(),
             functions_pending: FUNCTIONS.iter().filter(pending).map(|f| f.name.into()).collect(),
@@ -187,14 +188,14 @@ impl Migrator {
         match report {
             Ok(report) => transaction.commit().await.map(|()| report),
             Err(error) => {
-                // The first error counts; that of a rollback on a lost connection does not.
+                // The first error is returned; that of a rollback on a lost connection is ignored.
                 let _ = transaction.rollback().await;
                 Err(error)
             }
         }
     }
 
-    async fn up_locked(&self, tx: &LinkTransaction<'_>) -> Result<MigrationReport, StoreError> {
+    async fn up_locked(&self, tx: &PgTransaction<'_>) -> Result<MigrationReport, StoreError> {
         self.create_schema(tx).await?;
         let mut installed = self.read_installed(tx).await?;
         self.check(&installed)?;
@@ -215,7 +216,7 @@ impl Migrator {
         }
         self.install_api(tx, &installed, &mut report).await?;
         if fresh {
-            // By the clock that the step before has installed.
+            // It needs the clock function, which the previous step has installed.
             let place = installed.functions.and_then(|functions| functions.place);
             let record = self.sql(include_str!("../sql/queries/function_set_record.sql"));
             tx.query(&record, &[&self.set, &self.release.0, &place]).await?;
@@ -223,27 +224,27 @@ impl Migrator {
         Ok(report)
     }
 
-    /// Runs the migrations that are pending. Users keep what they were granted.
+    /// Runs the pending migrations. The privileges that users gave to other roles are preserved.
     async fn apply_pending(
         &self,
-        tx: &LinkTransaction<'_>,
+        tx: &PgTransaction<'_>,
         installed: &Installed,
         report: &mut MigrationReport,
     ) -> Result<(), StoreError> {
         let record = self.sql(include_str!("../sql/queries/migrate_record.sql"));
-        let grants = Grants::read(&self.schema, tx).await?;
+        let privileges = Privileges::read(&self.schema, tx).await?;
         for file in pending_migrations(installed) {
             tx.script(&fill(&self.schema, file.text)).await?;
             tx.query(&record, &[&file.name, &checksum(file.text)]).await?;
             report.migrations.push(file.name.to_owned());
         }
-        grants.restore(&self.schema, tx).await
+        privileges.restore(&self.schema, tx).await
     }
 
     /// Replaces the functions for users, unless a newer release has installed its own.
     async fn install_api(
         &self,
-        tx: &LinkTransaction<'_>,
+        tx: &PgTransaction<'_>,
         installed: &Installed,
         report: &mut MigrationReport,
     ) -> Result<(), StoreError> {
@@ -259,8 +260,8 @@ impl Migrator {
         tx.query(&record, &[&release, &oldest, &checksum(&script), &self.set]).await.map(|_| ())
     }
 
-    /// Whether the functions for users are not, or no longer, those of this release. Builds of one
-    /// release that differ happen in development only: the last one that starts wins.
+    /// Whether the functions for users are missing or differ from those of this release. Different
+    /// builds of one release occur in development only: the last one that starts wins.
     fn api_pending(&self, installed: &Installed) -> bool {
         let Some(newest) = &installed.newest else { return true };
         let differs = || newest.api_checksum != checksum(&self.api_script(installed));
@@ -273,7 +274,7 @@ impl Migrator {
             None => self.schema.clone(),
         };
         let api = FUNCTIONS.iter().filter(|file| function_sets::is_api(file.name));
-        // A schema that was made with a test's clock keeps it.
+        // A schema that was made with a test clock keeps it.
         let clocks = api.map(|file| match file.name {
             "machine_clock" if installed.test_clock => TEST_CLOCK,
             _ => file,
@@ -281,7 +282,7 @@ impl Migrator {
         clocks.map(|file| fill(&schema, file.text)).collect()
     }
 
-    async fn create_schema(&self, tx: &LinkTransaction<'_>) -> Result<(), StoreError> {
+    async fn create_schema(&self, tx: &PgTransaction<'_>) -> Result<(), StoreError> {
         let exists = self.sql(include_str!("../sql/queries/migrate_schema_exists.sql"));
         if tx.query(&exists, &[&self.schema.name()]).await?.is_empty() {
             tx.script(&format!("CREATE SCHEMA {}", self.schema.quoted())).await?;
@@ -293,7 +294,7 @@ impl Migrator {
         Ok(())
     }
 
-    async fn read_installed(&self, tx: &LinkTransaction<'_>) -> Result<Installed, StoreError> {
+    async fn read_installed(&self, tx: &PgTransaction<'_>) -> Result<Installed, StoreError> {
         self.check_server(tx).await?;
         let relations = self.sql(include_str!("../sql/queries/migrate_relations.sql"));
         let rows = tx.query(&relations, &[&self.schema.name()]).await?;
@@ -324,8 +325,8 @@ impl Migrator {
         Ok(installed)
     }
 
-    /// Refuses a server that is too old, before its first syntax error does.
-    async fn check_server(&self, tx: &LinkTransaction<'_>) -> Result<(), StoreError> {
+    /// Refuses a server that is too old, instead of failing with a syntax error later.
+    async fn check_server(&self, tx: &PgTransaction<'_>) -> Result<(), StoreError> {
         let server = self.sql(include_str!("../sql/queries/migrate_server.sql"));
         let rows = tx.query(&server, &[]).await?;
         let version: i32 = rows.first().map_or(0, |row| row.get("version"));

@@ -1,20 +1,20 @@
-//! Tells other nodes what this one committed, off the write path.
+//! Notifies other nodes of what this one committed, off the write path.
 //!
 //! # Where it sits
-//! The queue calls [`Notifier::tell`] after each commit; the listener reports who else is there.
+//! The queue calls [`Notifier::notify`] after each commit; the listener reports the other nodes.
 //!
 //! # Invariants
-//! * Nobody waits for a hint to be sent, and no write fails because one could not be.
-//! * At once when it was quiet, together with what follows within a few milliseconds when it is
-//!   busy (leading and trailing edge). A push that comes when it is quiet takes its hint along: on
-//!   its own connection, right behind its commit (see [`Link::query_then`]). While pushes follow
-//!   each other, none does, so that hints stay off the write path.
+//! * No caller waits until a hint is sent, and no write fails because one could not be sent.
+//! * A hint is sent at once if none was sent recently; otherwise it is sent together with those of
+//!   a few milliseconds (leading and trailing edge). A push at a quiet time piggybacks its hint: it
+//!   is sent on the same connection, right behind the commit (see [`PgLink::query_then`]). Pushes
+//!   in quick succession do not, so that hints stay off the write path.
 //! * A node that has joined is never missed. While the listener is up and knows of no other node,
-//!   nothing is sent, but it is remembered that something was not; the first hello is then
-//!   answered with "everything". In every other case the sending statement itself looks for other
-//!   nodes, after the commit that it speaks of: a row that it does not see belongs to a node that
-//!   joined later, and whose first claims see the commit. So hello need not wait for calls in
-//!   flight: they tell only after their commit, and by then the new node is known.
+//!   nothing is sent, but the omission is remembered; the first hello is then answered with
+//!   "everything". In every other case the sending statement itself looks for other nodes, after
+//!   the commit that it reports: a node whose row it does not see joined later, and its first
+//!   claims see the commit. So hello need not wait for calls in flight: they notify only after
+//!   their commit, when the new node is known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,107 +30,111 @@ use uuid::Uuid;
 use wakeline_core::{Change, NodeId, error_chain};
 use wakeline_store::StoreError;
 
-use crate::connect::{Followed, Follower, Link, Sql};
+use crate::connect::{FollowUp, FollowUpResult, PgLink, Sql};
 use crate::lease_hints::LeaseHints;
 use crate::options::{NotifyMode, Schema, Timings};
 use crate::payload::Payload;
 
-/// More waiting changes than this are told as "everything".
+/// If more changes than this are pending, one hint for everything replaces them.
 const PENDING_MAX: usize = 2000;
 
-/// What a [`Notifier`] is made of.
+/// The configuration of a [`Notifier`].
 pub(crate) struct NotifierParts {
     pub(crate) mode: NotifyMode,
     pub(crate) node: NodeId,
     pub(crate) timings: Timings,
-    /// A link of its own.
-    pub(crate) link: Link,
+    /// The connection that notifications are sent on.
+    pub(crate) link: PgLink,
 }
 
-/// Tells other nodes what this one committed.
+/// Notifies other nodes of what this one committed.
 pub(crate) struct Notifier {
-    board: Arc<Board>,
+    inner: Arc<NotifierInner>,
     tasks: TaskTracker,
     stop: CancellationToken,
     incoming: Notify,
 }
 
 impl Notifier {
-    /// Starts the task that sends. It ends when the notifier is closed or dropped.
+    /// Starts the sending task. It ends when the notifier is closed or dropped.
     pub(crate) fn start(parts: NotifierParts, schema: &Schema) -> Self {
-        let board = Arc::new(Board {
+        let inner = Arc::new(NotifierInner {
             send: Sql::new(schema, include_str!("../sql/queries/notify_send.sql")),
-            lead: Sql::new(schema, include_str!("../sql/queries/notify_lead.sql")),
+            hint_after_push: Sql::new(schema, include_str!("../sql/queries/notify_lead.sql")),
             echo: Sql::new(schema, include_str!("../sql/queries/notify_echo.sql")),
             reap: Sql::new(schema, include_str!("../sql/queries/node_reap.sql")),
             parts,
-            state: Mutex::new(State::default()),
-            bell: Notify::new(),
+            state: Mutex::new(NotifierState::default()),
+            wake: Notify::new(),
             sent: AtomicU64::new(0),
         });
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
-        if board.parts.mode != NotifyMode::Off {
-            tasks.spawn(board.clone().run(stop.clone()));
+        if inner.parts.mode != NotifyMode::Off {
+            tasks.spawn(inner.clone().run(stop.clone()));
         }
-        Self { board, tasks, stop, incoming: Notify::new() }
+        Self { inner, tasks, stop, incoming: Notify::new() }
     }
 
-    /// These may have become available. Never blocks. Call it after the commit.
-    pub(crate) fn tell(&self, changes: &[Change]) {
-        if self.board.parts.mode != NotifyMode::Off && !changes.is_empty() {
-            self.board.add(changes.iter().cloned());
+    /// Notifies other nodes that these topics may have work. Never blocks. Call it after the
+    /// commit.
+    pub(crate) fn notify(&self, changes: &[Change]) {
+        if self.inner.parts.mode != NotifyMode::Off && !changes.is_empty() {
+            self.inner.add(changes.iter().cloned());
         }
     }
 
-    /// Anything may have changed, in any mode.
-    pub(crate) fn tell_everything(&self) {
-        self.board.state.lock().everything = true;
-        self.board.bell.notify_one();
+    /// Notifies other nodes that anything may have changed, in any mode.
+    pub(crate) fn notify_all(&self) {
+        self.inner.state.lock().everything = true;
+        self.inner.wake.notify_one();
     }
 
-    /// The statement that goes right behind a push, to be prepared on its connections.
-    pub(crate) fn lead_sql(&self) -> Sql {
-        self.board.lead.clone()
+    /// The statement that sends a piggybacked hint, to be prepared on the connections of pushes.
+    pub(crate) fn hint_after_push_sql(&self) -> Sql {
+        self.inner.hint_after_push.clone()
     }
 
-    /// What goes right behind a push that will make this change, if it is quiet and others listen.
-    pub(crate) fn lead(&self, change: &Change) -> Option<Follower> {
-        if self.board.parts.mode == NotifyMode::Off || !self.board.take_lead() {
+    /// Returns the statement that sends this change right behind its push, if no hint was sent
+    /// recently and other nodes listen.
+    pub(crate) fn hint_after_push(&self, change: &Change) -> Option<FollowUp> {
+        if self.inner.parts.mode == NotifyMode::Off || !self.inner.take_hint_after_push() {
             return None;
         }
-        let node = self.board.parts.node;
+        let node = self.inner.parts.node;
         let text = Payload::of_changes(node, vec![change.clone()]);
-        Some(Follower { sql: self.lead_sql(), text, id: node.0 })
+        Some(FollowUp { sql: self.hint_after_push_sql(), text, id: node.0 })
     }
 
-    /// The push went well and its hint is under way. Should that fail, it is told once more.
-    pub(crate) fn led(&self, followed: Followed, change: Change) {
-        let board = self.board.clone();
+    /// Completes a piggybacked hint after its push succeeded. If sending failed, the change is
+    /// added to the pending ones.
+    pub(crate) fn note_hint_after_push(&self, followed: FollowUpResult, change: Change) {
+        let inner = self.inner.clone();
         self.tasks.spawn(async move {
             match followed.await {
-                Ok(rows) => board.count_sent(rows),
-                Err(_) => board.add(std::iter::once(change)),
+                Ok(rows) => inner.count_sent(rows),
+                Err(_) => inner.add(std::iter::once(change)),
             }
         });
     }
 
-    /// Leases were granted; `due_in` is their end. Without it the death of this node would be
-    /// noticed by the others' sweeps only. At most one hint per topic and half lease (MODELS A19):
-    /// who is woken by it and finds nothing learns of later leases from its claim.
-    pub(crate) fn tell_leases(&self, changes: &[Change]) {
-        if self.board.parts.mode == NotifyMode::Off || changes.is_empty() {
+    /// Notifies other nodes of new leases; `due_in` is their end. Without these hints the others
+    /// would notice the death of this node only in their sweeps. At most one hint is sent per topic
+    /// and half lease: a node that is woken by it and finds nothing learns of later leases from its
+    /// claim.
+    pub(crate) fn notify_leases(&self, changes: &[Change]) {
+        if self.inner.parts.mode == NotifyMode::Off || changes.is_empty() {
             return;
         }
-        let news = self.board.state.lock().leases.news(changes);
-        if !news.is_empty() {
-            self.board.add(news.into_iter());
+        let unannounced = self.inner.state.lock().leases.news(changes);
+        if !unannounced.is_empty() {
+            self.inner.add(unannounced.into_iter());
         }
     }
 
-    /// Whether others may listen. If not, whoever joins will be told everything.
-    pub(crate) fn is_heard(&self) -> bool {
-        let mut state = self.board.state.lock();
+    /// Whether other nodes may listen. If not, the next node that joins gets a hint for everything.
+    pub(crate) fn has_listeners(&self) -> bool {
+        let mut state = self.inner.state.lock();
         let alone = state.roster.as_ref().is_some_and(HashSet::is_empty);
         state.skipped |= alone;
         !alone
@@ -138,79 +142,80 @@ impl Notifier {
 
     /// Sends a text to the other nodes, if there are any. Call it after the commit.
     pub(crate) async fn send(&self, text: &str) -> Result<(), StoreError> {
-        let board = &self.board;
-        let params: crate::connect::Params<'_> = &[&text, &board.parts.node.0];
-        let rows = board.parts.link.query("notify", &board.send, params).await?;
-        board.count_sent(rows.len());
+        let inner = &self.inner;
+        let params: crate::connect::Params<'_> = &[&text, &inner.parts.node.0];
+        let rows = inner.parts.link.query("notify", &inner.send, params).await?;
+        inner.count_sent(rows.len());
         Ok(())
     }
 
-    /// Rung when rows may have arrived in `incoming`.
+    /// Notified when rows may have arrived in `incoming`.
     pub(crate) fn incoming(&self) -> &Notify {
         &self.incoming
     }
 
-    /// Looks for dead nodes if that is due and others are known. Never blocks; part of the sweep.
+    /// Requests a search for dead nodes if that is due and others are known. Never blocks; part of
+    /// the sweep.
     pub(crate) fn sweep(&self) {
-        let mut state = self.board.state.lock();
-        let due = state.reaped.is_none_or(|last| last.elapsed() >= self.board.parts.timings.reap);
+        let mut state = self.inner.state.lock();
+        let due = state.reaped.is_none_or(|last| last.elapsed() >= self.inner.parts.timings.reap);
         if due && state.roster.as_ref().is_some_and(|roster| !roster.is_empty()) {
             state.reaped = Some(Instant::now());
             state.wants_reap = true;
-            self.board.bell.notify_one();
+            self.inner.wake.notify_one();
         }
     }
 
-    /// Sends a text to all listeners, this node's too.
+    /// Sends a text to all listeners, including this node's.
     pub(crate) async fn echo(&self, payload: &Payload) -> Result<(), StoreError> {
         let text = payload.encode();
-        self.board.parts.link.query("notify echo", &self.board.echo, &[&text]).await.map(|_| ())
+        self.inner.parts.link.query("notify echo", &self.inner.echo, &[&text]).await.map(|_| ())
     }
 
-    /// The listener is up and these are the other nodes.
+    /// Records that the listener is up, and which other nodes there are.
     pub(crate) fn peers_known(&self, peers: HashSet<NodeId>) {
-        let mut state = self.board.state.lock();
+        let mut state = self.inner.state.lock();
         state.roster = Some(peers);
-        self.board.answer_hello(&mut state);
+        self.inner.answer_hello(&mut state);
     }
 
-    /// The listener is down: anybody may have joined.
+    /// Records that the listener is down: other nodes may join unnoticed.
     pub(crate) fn peers_unknown(&self) {
-        self.board.state.lock().roster = None;
+        self.inner.state.lock().roster = None;
     }
 
-    /// A node has joined.
+    /// Records that a node has joined.
     pub(crate) fn peer_joined(&self, node: NodeId) {
-        let mut state = self.board.state.lock();
+        let mut state = self.inner.state.lock();
         if let Some(roster) = &mut state.roster {
             roster.insert(node);
         }
-        self.board.answer_hello(&mut state);
+        self.inner.answer_hello(&mut state);
     }
 
-    /// A node has left.
+    /// Records that a node has left.
     pub(crate) fn peer_left(&self, node: NodeId) {
-        if let Some(roster) = &mut self.board.state.lock().roster {
+        if let Some(roster) = &mut self.inner.state.lock().roster {
             roster.remove(&node);
         }
     }
 
-    /// How many other nodes there are, as far as is known.
+    /// The number of other nodes, if it is known.
     pub(crate) fn peers(&self) -> Option<usize> {
-        self.board.state.lock().roster.as_ref().map(HashSet::len)
+        self.inner.state.lock().roster.as_ref().map(HashSet::len)
     }
 
-    /// How many notifications were sent.
+    /// The number of notifications that were sent.
     pub(crate) fn sent(&self) -> u64 {
-        self.board.sent.load(Ordering::Relaxed)
+        self.inner.sent.load(Ordering::Relaxed)
     }
 
-    /// Sends what waits, and ends the task and its connection.
+    /// Sends the pending hints, then ends the task and its connection.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.board.parts.link.close().await;
+        self.inner.parts.link.close().await;
     }
 }
 
@@ -220,60 +225,60 @@ impl Drop for Notifier {
     }
 }
 
-/// What waits to be sent, and the task that sends it.
-struct Board {
+/// The pending hints, shared with the task that sends them.
+struct NotifierInner {
     parts: NotifierParts,
-    state: Mutex<State>,
-    bell: Notify,
+    state: Mutex<NotifierState>,
+    wake: Notify,
     sent: AtomicU64,
     send: Sql,
-    lead: Sql,
+    hint_after_push: Sql,
     echo: Sql,
     reap: Sql,
 }
 
 #[derive(Default)]
-struct State {
+struct NotifierState {
     /// Changes with `due_in` zero, and when they are due.
     pending: HashMap<Change, Instant>,
     everything: bool,
     /// The other nodes; `None` while the listener is not up.
     roster: Option<HashSet<NodeId>>,
-    /// Something was not sent because nobody listened.
+    /// A hint was not sent because no other node listened.
     skipped: bool,
     leases: LeaseHints,
-    /// When something was told last.
-    told: Option<Instant>,
-    /// Until when what is told waits for more.
+    /// When changes were added last.
+    last_added: Option<Instant>,
+    /// Pending changes are not sent before this time.
     paused_until: Option<Instant>,
     reaped: Option<Instant>,
     wants_reap: bool,
 }
 
-impl Board {
-    /// Whether a push may take its hint along: others listen, and it was quiet for a while.
-    fn take_lead(&self) -> bool {
+impl NotifierInner {
+    /// Whether a push may piggyback its hint: others listen, and no hint was sent recently.
+    fn take_hint_after_push(&self) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
-        let heard = state.roster.as_ref().is_some_and(|roster| !roster.is_empty());
-        let quiet = |told: Instant| now.duration_since(told) >= self.parts.timings.coalesce;
+        let has_listeners = state.roster.as_ref().is_some_and(|roster| !roster.is_empty());
+        let quiet = |last: Instant| now.duration_since(last) >= self.parts.timings.coalesce;
         let waiting = !state.pending.is_empty() || state.everything;
-        if !heard || waiting || !state.told.is_none_or(quiet) {
+        if !has_listeners || waiting || !state.last_added.is_none_or(quiet) {
             return false;
         }
-        state.told = Some(now);
+        state.last_added = Some(now);
         state.paused_until = Some(now + self.parts.timings.coalesce);
         true
     }
 
     fn count_sent(&self, rows: usize) {
         self.sent.fetch_add(rows as u64, Ordering::Relaxed);
-        metrics::counter!("wakeline_notifies_sent_total").increment(rows as u64);
+        metrics::counter!("wakeline_notifications_sent_total").increment(rows as u64);
     }
 
     fn add(&self, changes: impl Iterator<Item = Change>) {
         let mut state = self.state.lock();
-        state.told = Some(Instant::now());
+        state.last_added = Some(Instant::now());
         if state.roster.as_ref().is_some_and(HashSet::is_empty) {
             state.skipped = true;
             return;
@@ -281,7 +286,7 @@ impl Board {
         if !state.everything {
             let now = Instant::now();
             for change in changes {
-                // A due time too far away to be reckoned with needs no hint.
+                // A due time that is too far away to compute needs no hint.
                 let Some(due) = now.checked_add(change.due_in) else { continue };
                 let key = Change { due_in: Duration::ZERO, ..change };
                 state.pending.entry(key).and_modify(|at| *at = due.min(*at)).or_insert(due);
@@ -292,15 +297,15 @@ impl Board {
             state.everything = true;
         }
         drop(state);
-        self.bell.notify_one();
+        self.wake.notify_one();
     }
 
-    /// Tells everyone there is now what nobody was there to hear.
-    fn answer_hello(&self, state: &mut State) {
-        let heard = state.roster.as_ref().is_none_or(|roster| !roster.is_empty());
-        if heard && std::mem::take(&mut state.skipped) {
+    /// Sends a hint for everything if hints were omitted while no other node listened.
+    fn answer_hello(&self, state: &mut NotifierState) {
+        let has_listeners = state.roster.as_ref().is_none_or(|roster| !roster.is_empty());
+        if has_listeners && std::mem::take(&mut state.skipped) {
             state.everything = true;
-            self.bell.notify_one();
+            self.wake.notify_one();
         }
     }
 
@@ -310,7 +315,7 @@ impl Board {
         loop {
             let stopping = tokio::select! {
                 biased;
-                () = self.bell.notified() => self.pause(&stop).await,
+                () = self.wake.notified() => self.pause(&stop).await,
                 () = stop.cancelled() => true,
             };
             if std::mem::take(&mut self.state.lock().wants_reap) {
@@ -329,7 +334,7 @@ impl Board {
                 Err(error) => {
                     metrics::counter!("wakeline_notify_failures_total").increment(1);
                     tracing::debug!(error = error_chain(&error), "notify failed");
-                    self.bell.notify_one();
+                    self.wake.notify_one();
                     let longer = (backoff * 2).min(timings.reconnect_max);
                     std::mem::replace(&mut backoff, longer)
                 }
@@ -338,7 +343,7 @@ impl Board {
         }
     }
 
-    /// Waits until what was told may be sent. True if the store is closed meanwhile.
+    /// Waits until pending changes may be sent. True if the store is closed meanwhile.
     async fn pause(&self, stop: &CancellationToken) -> bool {
         let Some(until) = self.state.lock().paused_until else { return false };
         tokio::select! {
@@ -347,7 +352,7 @@ impl Board {
         }
     }
 
-    /// Sends what waits; false if nothing did. After a failure it waits on.
+    /// Sends the pending hints; false if there were none. After a failure they stay pending.
     async fn flush(&self) -> Result<bool, StoreError> {
         let (changes, everything) = {
             let mut state = self.state.lock();
@@ -382,7 +387,7 @@ impl Board {
         }
     }
 
-    /// Has dead nodes removed and forgets them; one that says hello meanwhile is not among them.
+    /// Removes dead nodes from the database and the list; nodes that joined meanwhile stay.
     async fn reap(&self) {
         let Some(before) = self.state.lock().roster.clone() else { return };
         match self.parts.link.query("reap nodes", &self.reap, &[]).await {

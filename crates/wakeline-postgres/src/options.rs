@@ -1,4 +1,4 @@
-//! How to reach a PostgreSQL store, and how it behaves.
+//! The options of a PostgreSQL store: how to connect, and how it behaves.
 
 use std::time::Duration;
 
@@ -7,55 +7,55 @@ use wakeline_store::StoreError;
 
 use crate::function_sets::{self, FunctionSet};
 
-/// How other nodes learn of what this one committed.
+/// How other nodes are notified of what this one committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NotifyMode {
-    /// By a NOTIFY of its own after the commit, while other nodes listen. Costs writers nothing.
+    /// By a separate NOTIFY after the commit, while other nodes listen. It costs writers nothing.
     #[default]
     AfterCommit,
-    /// The same, and by triggers for what sessions that are not a node's write themselves: for rows
-    /// that arrive by other means. Their notifications are part of their commits, which then cannot
-    /// share an fsync with other commits that notify.
+    /// As `AfterCommit`, and by triggers for rows that sessions other than nodes write. Those
+    /// notifications are part of the sessions' commits, which then cannot share an fsync with other
+    /// commits that notify.
     Trigger,
-    /// Not at all: other nodes notice by their sweeps and polls.
+    /// No notifications: other nodes notice changes by their sweeps and polls.
     Off,
 }
 
 /// Whether statements are prepared under a name, once per connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreparedStatements {
-    /// If connections lead to PostgreSQL itself. Behind a pooler none are.
+    /// Prepared if connections lead to PostgreSQL itself, not behind a pooler.
     #[default]
     Auto,
-    /// Always: for a pooler that gives each client a connection of its own, or that supports
+    /// Always prepared: for a pooler that gives each client its own connection, or that supports
     /// prepared statements.
     On,
-    /// Never, and each transaction begins with its settings.
+    /// Never prepared, and each transaction begins with the session settings.
     Off,
 }
 
-/// How long the store waits for what. The defaults suit production; tests shorten them.
+/// The time limits and intervals of the store. The defaults suit production; tests shorten them.
 #[derive(Debug, Clone)]
 pub struct Timings {
-    /// Longest wait for a connection to open.
+    /// The time limit for opening a connection.
     pub connect: Duration,
-    /// First wait before the listener connects again; doubles up to `reconnect_max`.
+    /// The first pause before the listener reconnects; it doubles up to `reconnect_max`.
     pub reconnect_min: Duration,
-    /// Longest wait before the listener connects again, and before hints are sent again.
+    /// The longest pause before the listener reconnects, and before hints are sent again.
     pub reconnect_max: Duration,
-    /// How long until the listener tries again where LISTEN cannot work.
+    /// The pause before the listener tries again after LISTEN was found not to work.
     pub listen_again: Duration,
-    /// While hints follow each other faster than this, they are sent together.
+    /// Hints that follow each other faster than this are sent together.
     pub coalesce: Duration,
-    /// How often the listener makes sure, without a statement, that its server is still there.
+    /// How often the listener checks, without a statement, that its server still answers.
     pub listener_check: Duration,
-    /// How long the listener waits for the answer to that, but at most two seconds, and for its
-    /// own echo when it joins.
+    /// The time limit for that check (at most two seconds), and for the echo when the listener
+    /// joins.
     pub listener_patience: Duration,
-    /// How often rows of dead nodes are looked for while other nodes are known.
+    /// How often rows of dead nodes are searched for while other nodes are known.
     pub reap: Duration,
-    /// The least step of the database's clock that is noticed. A smaller one is not told from slow
-    /// answers and from clocks that are slewed.
+    /// The smallest step of the database's clock that is noticed. Smaller steps cannot be
+    /// distinguished from slow answers and slewed clocks.
     pub clock_step: Duration,
 }
 
@@ -75,39 +75,41 @@ impl Default for Timings {
     }
 }
 
-/// How to reach a PostgreSQL store, and how it behaves.
+/// The options of a PostgreSQL store.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// `postgres://user@host/database`, or a list of `key=value`.
     pub url: String,
     /// Where to LISTEN, if `url` leads through a transaction pooler.
     pub listen_url: Option<String>,
-    /// The schema that holds everything. Several schemas are several independent stores.
+    /// The schema of all objects. Different schemas are independent stores.
     pub schema: String,
-    /// Most connections, the LISTEN connection not counted; at least [`Self::POOL_MIN`].
+    /// The maximum number of connections without the LISTEN connection; at least
+    /// [`Self::POOL_MIN`].
     pub pool_max: usize,
-    /// Longest time that a statement may take; the server ends it then.
+    /// The time limit of a statement, enforced by the server.
     pub statement_timeout: Duration,
-    /// How other nodes learn of what this one committed.
+    /// How other nodes are notified of what this one committed.
     pub notify: NotifyMode,
     /// Whether statements are prepared under a name.
     pub prepared_statements: PreparedStatements,
     /// Whether to bring the schema up to date when connecting.
     pub migrate: bool,
-    /// Gives a new schema a clock that tests can advance. Refused for a schema that has a true one.
+    /// Gives a new schema a clock that tests can advance. Refused for a schema with a real clock.
     pub test_clock: bool,
-    /// Makes this program pass for another release, with a function set of its own, in tests.
+    /// Makes this program act as another release, with a function set of its own, in tests.
     #[doc(hidden)]
     pub test_release: Option<i32>,
-    /// How long to wait for what.
+    /// Time limits and intervals.
     pub timings: Timings,
 }
 
 impl PostgresOptions {
-    /// Fewest connections: one each to push, claim, settle, notify, and for the rest.
+    /// The minimum number of connections: one each for push, claim, settle and notify, and one for
+    /// the rest.
     pub const POOL_MIN: usize = 5;
 
-    /// The defaults, for a database.
+    /// The default options for a database URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -125,16 +127,16 @@ impl PostgresOptions {
     }
 }
 
-/// The main schema, and where the functions are that this node calls.
+/// The main schema, and the location of the functions that this node calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schema {
     name: String,
-    /// Known once they are installed.
+    /// `None` until they are installed.
     functions: Option<FunctionSet>,
 }
 
 impl Schema {
-    /// Accepts ASCII letters, digits, `_` and `-`, so that no quoting rule can be got wrong.
+    /// Accepts ASCII letters, digits, `_` and `-`, so that quoting the name is always safe.
     pub(crate) fn new(name: &str) -> Result<Self, StoreError> {
         let refuse = |reason: &str| {
             Err(StoreError::Invalid { field: "schema", reason: format!("{name:?} {reason}") })
@@ -151,18 +153,18 @@ impl Schema {
         Ok(Self { name: name.to_owned(), functions: None })
     }
 
-    /// The same, with its functions.
+    /// Returns the schema with the location of its functions.
     pub(crate) fn with_functions(&self, functions: FunctionSet) -> Self {
         Self { functions: Some(functions), ..self.clone() }
     }
 
-    /// The SQL name of a function of this node's set.
+    /// The qualified SQL name of a function of this node's set.
     pub(crate) fn function(&self, name: &str) -> Option<String> {
         let functions = self.functions.as_ref()?;
         function_sets::is_in_set(name).then(|| functions.function(&self.name, name))
     }
 
-    /// The bare name, for parameters and catalog look-ups.
+    /// The unquoted name, for parameters and catalog queries.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -172,8 +174,9 @@ impl Schema {
         format!("\"{}\"", self.name)
     }
 
-    /// The channel of its hints: short whatever the schema's name (trap 19). Channels belong to
-    /// one database, so the schema alone tells stores apart.
+    /// The channel of the store's hints. It has a fixed length, because a channel name over 63
+    /// bytes is an error. Channels belong to one database, so the schema alone distinguishes
+    /// stores.
     pub(crate) fn channel(&self) -> String {
         let digest = Sha256::digest(self.name.as_bytes());
         let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -185,7 +188,7 @@ impl Schema {
         self.lock_key("migrate")
     }
 
-    /// The key of the advisory lock that nodes which want triggers share.
+    /// The key of the advisory lock that nodes which need triggers share.
     pub(crate) fn triggers_lock(&self) -> i64 {
         self.lock_key("triggers")
     }
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schema_names_cannot_break_out_of_their_quotes() {
+    fn schema_names_cannot_escape_their_quotes() {
         for name in ["wakeline", "Team-7_x", "_a", &"s".repeat(63)] {
             assert_eq!(Schema::new(name).expect("valid").quoted(), format!("\"{name}\""));
         }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_fit_whatever_the_schema_is_called() {
+    fn channel_names_fit_for_every_schema_name() {
         let long = Schema::new(&"s".repeat(63)).expect("valid");
         assert!(long.channel().len() <= 63);
         assert_ne!(long.channel(), Schema::new("s").expect("valid").channel());

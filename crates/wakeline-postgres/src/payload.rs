@@ -1,9 +1,10 @@
-//! What travels in a NOTIFY: compact JSON, the same from Rust and from the triggers.
+//! The payload of a NOTIFY: compact JSON, the same from Rust and from the triggers.
 //!
 //! # Invariants
-//! * Never longer than [`PAYLOAD_BYTES_MAX`], well under PostgreSQL's 8,000: what does not fit is
-//!   said more broadly, at last as "everything".
-//! * What cannot be understood means "everything": a node of another version may have sent it.
+//! * A payload is never longer than [`PAYLOAD_BYTES_MAX`], well under PostgreSQL's 8,000 bytes:
+//!   what does not fit is replaced by broader hints, in the end by "everything".
+//! * A payload that cannot be parsed means "everything": a node of another version may have sent
+//!   it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,26 +16,26 @@ use wakeline_core::{
     PartitionName, QueueName, TaskName,
 };
 
-/// Longest payload.
+/// The maximum length of a payload.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 7000;
 
-/// One notification.
+/// The content of a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "lowercase")]
 pub(crate) enum Payload {
-    /// These may have become available. From a trigger on a foreign session, without a node.
+    /// Queues where work may have become available. From a trigger it has no node.
     Changed {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
-        c: Vec<Wire>,
+        c: Vec<WireChange>,
     },
-    /// These may have become available to orchestrations, in so many milliseconds.
+    /// Orchestrations that may have work in the given number of milliseconds.
     Flow {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
         f: Vec<(FlowWhat, u64)>,
     },
-    /// These may have become available to webhooks, in so many milliseconds.
+    /// Webhooks that may have work in the given number of milliseconds.
     Hook {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
@@ -51,7 +52,7 @@ pub(crate) enum Payload {
     Hello { n: Uuid },
     /// A node has left.
     Bye { n: Uuid },
-    /// A listener hears itself.
+    /// A listener's test message to itself.
     Echo { n: Uuid, x: Uuid },
 }
 
@@ -68,7 +69,7 @@ impl Payload {
         }
     }
 
-    /// Tells of some changes of orchestrations; of everything, if they do not fit.
+    /// The text for changes of orchestrations; if it would be too long, that for everything.
     pub(crate) fn of_flow_changes(node: NodeId, changes: Vec<FlowChange>) -> String {
         let wire = |change: FlowChange| (change.what, millis(change.due_in));
         let f = changes.into_iter().map(wire).collect();
@@ -79,7 +80,7 @@ impl Payload {
         Self::Everything { n: Some(node.0) }.encode()
     }
 
-    /// Tells of some changes of webhooks; of everything, if they do not fit.
+    /// The text for changes of webhooks; if it would be too long, that for everything.
     pub(crate) fn of_hook_changes(node: NodeId, changes: Vec<HookChange>) -> String {
         let wire = |change: HookChange| (change.what, millis(change.due_in));
         let h = changes.into_iter().map(wire).collect();
@@ -90,19 +91,21 @@ impl Payload {
         Self::Everything { n: Some(node.0) }.encode()
     }
 
-    /// The text of it.
+    /// The text of the payload.
     pub(crate) fn encode(&self) -> String {
         serde_json::to_string(self).expect("texts, numbers and UUIDs always have a JSON form")
     }
 
-    /// Reads a text; `None` if it is of no known form.
+    /// Parses a text; `None` if its form is unknown.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The shortest way to tell of some changes that fits: each, else each queue, else everything.
+    /// The most precise text for some changes that is short enough: each change, each queue, or
+    /// everything.
     pub(crate) fn of_changes(node: NodeId, changes: Vec<Change>) -> String {
-        let exact = Self::Changed { n: Some(node.0), c: changes.iter().map(Wire::from).collect() };
+        let exact =
+            Self::Changed { n: Some(node.0), c: changes.iter().map(WireChange::from).collect() };
         let text = exact.encode();
         if text.len() <= PAYLOAD_BYTES_MAX {
             return text;
@@ -113,7 +116,7 @@ impl Payload {
             let key = Change { partition: None, due_in: Duration::ZERO, ..change };
             broad.entry(key).and_modify(|first| *first = due.min(*first)).or_insert(due);
         }
-        let c = broad.into_iter().map(|(key, due_in)| Wire::from(&Change { due_in, ..key }));
+        let c = broad.into_iter().map(|(key, due_in)| WireChange::from(&Change { due_in, ..key }));
         let text = Self::Changed { n: Some(node.0), c: c.collect() }.encode();
         if text.len() <= PAYLOAD_BYTES_MAX {
             return text;
@@ -122,9 +125,9 @@ impl Payload {
     }
 }
 
-/// A [`Change`] in few bytes.
+/// The compact form of a [`Change`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wire {
+pub(crate) struct WireChange {
     q: QueueName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     p: Option<PartitionName>,
@@ -147,7 +150,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl From<&Change> for Wire {
+impl From<&Change> for WireChange {
     fn from(change: &Change) -> Self {
         Self {
             q: change.queue.clone(),
@@ -160,8 +163,8 @@ impl From<&Change> for Wire {
     }
 }
 
-impl From<Wire> for Change {
-    fn from(wire: Wire) -> Self {
+impl From<WireChange> for Change {
+    fn from(wire: WireChange) -> Self {
         Self {
             queue: wire.q,
             partition: wire.p,
@@ -189,7 +192,7 @@ mod tests {
         }
     }
 
-    fn told(changes: Vec<Change>) -> Payload {
+    fn round_trip(changes: Vec<Change>) -> Payload {
         let text = Payload::of_changes(NodeId::generate(), changes);
         assert!(text.len() <= PAYLOAD_BYTES_MAX);
         Payload::decode(&text).expect("our own form")
@@ -198,22 +201,22 @@ mod tests {
     #[test]
     fn changes_arrive_as_they_were_sent() {
         let sent = vec![change("q", "p \"' \u{1F980}", 0), change("r", "s", 1500)];
-        let Payload::Changed { c, .. } = told(sent.clone()) else { panic!("changes") };
+        let Payload::Changed { c, .. } = round_trip(sent.clone()) else { panic!("changes") };
         assert_eq!(c.into_iter().map(Change::from).collect::<Vec<_>>(), sent);
     }
 
     #[test]
-    fn many_partitions_are_told_as_their_queue() {
+    fn many_partitions_are_sent_as_their_queue() {
         let sent = (0..1000).map(|n| change("q", &format!("p{n}"), 5000 - n)).collect();
-        let Payload::Changed { c, .. } = told(sent) else { panic!("changes") };
+        let Payload::Changed { c, .. } = round_trip(sent) else { panic!("changes") };
         let [broad] = c.as_slice() else { panic!("one queue") };
         assert_eq!((broad.p.as_ref(), broad.d), (None, 4001));
     }
 
     #[test]
-    fn many_queues_are_told_as_everything() {
+    fn many_queues_are_sent_as_everything() {
         let sent = (0..1000).map(|n| change(&format!("queue{n}"), "p", 0)).collect();
-        assert!(matches!(told(sent), Payload::Everything { .. }));
+        assert!(matches!(round_trip(sent), Payload::Everything { .. }));
     }
 
     #[test]
@@ -229,14 +232,14 @@ mod tests {
         ];
         let text = Payload::of_flow_changes(NodeId::generate(), sent.clone());
         let Some(Payload::Flow { f, .. }) = Payload::decode(&text) else { panic!("{text}") };
-        let heard = |(what, ms)| FlowChange { what, due_in: Duration::from_millis(ms) };
-        assert_eq!(f.into_iter().map(heard).collect::<Vec<_>>(), sent);
+        let received = |(what, ms)| FlowChange { what, due_in: Duration::from_millis(ms) };
+        assert_eq!(f.into_iter().map(received).collect::<Vec<_>>(), sent);
         let many = Payload::of_flow_changes(NodeId::generate(), (0..1000).map(change).collect());
         assert!(matches!(Payload::decode(&many), Some(Payload::Everything { .. })), "{many}");
     }
 
     #[test]
-    fn garbled_texts_are_not_misread() {
+    fn invalid_texts_are_rejected() {
         for text in ["", "x", "{}", "{\"k\":\"news\"}", "{\"k\":\"changed\",\"c\":[{\"q\":\"\"}]}"]
         {
             assert_eq!(Payload::decode(text), None, "{text}");

@@ -1,8 +1,8 @@
-//! Connections on loan, for calls that are not fused.
+//! A pool of connections for calls that are not fused.
 //!
 //! # Invariants
-//! * A call has its link to itself, so a slow one holds up nobody.
-//! * Waiting for a link ends by a deadline, as `Unavailable`: nothing was sent.
+//! * Each call has a connection to itself, so that a slow call delays no other.
+//! * Waiting for a connection ends at a deadline with `Unavailable`: nothing was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
-use crate::connect::{Link, Params, Sql};
-use crate::connector::Connector;
+use crate::connect::{Params, PgLink, Sql};
+use crate::connector::PgConnector;
 use crate::error;
 
 /// Links for calls that are not fused: each call has one to itself.
 pub(crate) struct Pool {
-    idle: Mutex<Vec<Link>>,
+    idle: Mutex<Vec<PgLink>>,
     permits: Semaphore,
     size: u32,
     patience: Duration,
 }
 
 impl Pool {
-    /// A pool of links that are not open yet.
-    pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
+    /// Creates a pool without opening its connections.
+    pub(crate) fn new(connector: &Arc<PgConnector>, size: usize) -> Self {
         let size = size.max(1);
         Self {
-            idle: Mutex::new((0..size).map(|_| Link::new(connector.clone())).collect()),
+            idle: Mutex::new((0..size).map(|_| PgLink::new(connector.clone())).collect()),
             permits: Semaphore::new(size),
             size: u32::try_from(size).unwrap_or(u32::MAX),
             patience: connector.deadline(),
@@ -76,7 +76,7 @@ impl Pool {
         self.link(operation).await?.query(operation, sql, params).await
     }
 
-    /// As [`Link::query_promptly`], on a free link.
+    /// Runs [`PgLink::query_promptly`] on a free link.
     pub(crate) async fn query_promptly(
         &self,
         operation: &'static str,
@@ -86,7 +86,7 @@ impl Pool {
         self.link(operation).await?.query_promptly(operation, sql, params).await
     }
 
-    /// Waits for the calls under way, then closes all links for good.
+    /// Waits for the calls in flight, then closes all links permanently.
     pub(crate) async fn close(&self) {
         let all = self.permits.acquire_many(self.size).await;
         self.permits.close();
@@ -98,24 +98,24 @@ impl Pool {
     }
 }
 
-/// A link on loan from a [`Pool`].
+/// A link that is borrowed from a [`Pool`] until it is dropped.
 pub(crate) struct PooledLink<'a> {
     pool: &'a Pool,
-    link: Option<Link>,
+    link: Option<PgLink>,
     _permit: SemaphorePermit<'a>,
 }
 
 impl std::ops::Deref for PooledLink<'_> {
-    type Target = Link;
+    type Target = PgLink;
 
-    fn deref(&self) -> &Link {
-        self.link.as_ref().expect("only drop takes it")
+    fn deref(&self) -> &PgLink {
+        self.link.as_ref().expect("only drop removes the link")
     }
 }
 
 impl Drop for PooledLink<'_> {
     fn drop(&mut self) {
-        // Before the permit, which is a field and so is dropped afterwards.
+        // The permit is a field and so is dropped after this.
         if let Some(link) = self.link.take() {
             self.pool.idle.lock().push(link);
             in_use().decrement(1);
@@ -123,7 +123,7 @@ impl Drop for PooledLink<'_> {
     }
 }
 
-/// Links on loan, of all pools of the process.
+/// The number of borrowed links in all pools of the process.
 fn in_use() -> metrics::Gauge {
     metrics::gauge!("wakeline_store_pool_in_use")
 }

@@ -1,40 +1,40 @@
-//! How long to wait for answers that are prompt as a rule.
+//! Adaptive time limits for calls that are usually answered quickly.
 //!
 //! # Where it sits
-//! Beside each [`crate::connect::Link`], for its claims and sweeps: waiters get nothing while one
-//! of them hangs on a connection that was lost silently.
+//! Each [`crate::connect::PgLink`] has one for its claims and sweeps: waiters get nothing while one
+//! of these calls hangs on a connection that was lost silently.
 //!
 //! # Invariants
-//! * A database that is slow makes progress: a call that it is known to be at work on has time
-//!   until the deadline of all calls. Where it cannot be asked, each miss doubles the span up to
-//!   that, and only a prompt answer shortens it again.
-//! * Each operation has a span of its own: one that is slow is not given up for ever because others
-//!   on the same link are quick.
+//! * A slow database is not an error: a call that the server is known to execute may take until the
+//!   deadline of all calls. Where the server cannot be asked, each timeout doubles the limit up to
+//!   that deadline, and only a quick answer resets it.
+//! * Each operation has a limit of its own, so that a slow operation is not cut off repeatedly
+//!   because others on the same link are quick.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The shortest span.
+/// The shortest time limit.
 pub(crate) const SPAN_MIN: Duration = Duration::from_millis(1_500);
-/// An answer within this is a prompt one.
+/// An answer within this time resets the limit.
 const PROMPT: Duration = Duration::from_millis(500);
 
-/// How often in a row answers have not come in time, by operation.
+/// The number of consecutive timeouts by operation.
 #[derive(Default)]
 pub(crate) struct Promptness {
     misses: Mutex<HashMap<&'static str, u32>>,
 }
 
 impl Promptness {
-    /// How long to wait for the next answer.
+    /// The time limit for the next answer.
     pub(crate) fn span(&self, operation: &'static str, deadline: Duration) -> Duration {
         let misses = self.misses.lock().get(operation).copied().unwrap_or(0).min(10);
         (SPAN_MIN * (1 << misses)).min(deadline)
     }
 
-    /// A call has ended after a while, by its answer or at the end of its span.
+    /// Records how long a call took, either until its answer or until its time limit.
     pub(crate) fn note(&self, operation: &'static str, took: Duration, span: Duration) {
         if took >= span {
             *self.misses.lock().entry(operation).or_default() += 1;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_database_is_given_more_time_until_it_is_prompt_again() {
+    fn timeouts_double_the_limit_until_a_quick_answer() {
         let (promptness, deadline) = (Promptness::default(), Duration::from_secs(12));
         let mut spans = Vec::new();
         for _ in 0..5 {

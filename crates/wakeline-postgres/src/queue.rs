@@ -1,31 +1,31 @@
-//! The queue's hot path on PostgreSQL: `QueueStore` over the functions in `sql/functions`.
+//! The queue's main path on PostgreSQL: `QueueStore` over the functions in `sql/functions`.
 //!
 //! # Where it sits
-//! [`crate::PostgresStore`] holds a [`Queue`]: the fusers of push, claim and settle, and the
-//! [`Core`] that their calls share. Each operation has a module of its own.
+//! [`crate::PostgresStore`] holds a [`QueueFusers`]: the fusers of push, claim and settle, and the
+//! [`QueueCore`] that their calls share. Each operation has a module of its own.
 //!
 //! # Invariants
-//! * Commands of one kind are fused per connection; what concerns one partition or line goes
-//!   through the same connection, so that this node does not contend with itself.
-//! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
-//!   repeated only if it is idempotent: a push by its transaction ids, a claim by its tokens.
+//! * Commands of one kind are fused per connection; commands of one partition or line go through
+//!   the same connection, so that this node does not contend with itself.
+//! * A call that was certainly rolled back is repeated. A call of unknown outcome is repeated only
+//!   if it is idempotent: a push by its transaction ids, a claim by its tokens.
 //! * A command with bad values fails alone: its call is repeated one command at a time.
 //! * Hints go out after the commit, never with it.
 
-mod along;
 mod claim;
 mod claim_form;
+mod claim_results;
 mod directory;
 mod exchange;
 mod floors;
-mod grants;
 mod lease;
 mod moments;
+mod piggybacked;
 mod push;
 mod push_answer;
 mod push_plan;
+mod quarantine;
 mod schedule;
-mod set_aside;
 mod settle;
 mod sql;
 mod sweep;
@@ -47,36 +47,36 @@ use wakeline_store::{
     StoreError, TransactCommand, TransactReply,
 };
 
-use crate::connect::{Link, Params, Sql};
+use crate::connect::{Params, PgLink, Sql};
 use crate::dedup::DedupCache;
 use crate::error;
 use crate::fuse::{Fuser, FuserOptions};
 use crate::{PostgresStore, Shared};
 
-pub(crate) use self::along::Along;
-pub(crate) use self::exchange::{Done as ExchangeDone, Exchange, Exchanged};
+pub(crate) use self::exchange::{Exchange, ExchangeResult, Exchanged};
+pub(crate) use self::piggybacked::PiggybackedPushes;
 pub(crate) use self::push_answer::SlotAnswer;
-pub(crate) use self::schedule::{Cancels, Done as ScheduleDone, Schedule, ScheduleTried};
-pub(crate) use self::sql::Statements;
-pub(crate) use self::tokens::GrantedTokens;
+pub(crate) use self::schedule::{Cancels, Schedule, ScheduleAttempt, ScheduleResult};
+pub(crate) use self::sql::QueueStatements;
+pub(crate) use self::tokens::ClaimedTokens;
 
-/// How often a call is repeated that the database rolled back.
+/// The number of times that a rolled back call is repeated.
 pub(crate) const ROLLBACKS_MAX: usize = 5;
 
-/// What the calls of the queue share.
-pub(crate) struct Core {
+/// The state that the calls of the queue share.
+pub(crate) struct QueueCore {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) sql: sql::Statements,
+    pub(crate) sql: sql::QueueStatements,
     directory: directory::Directory,
     dedup: Mutex<DedupCache>,
-    tokens: tokens::GrantedTokens,
-    /// Where the due times of busy lines begin.
+    tokens: tokens::ClaimedTokens,
+    /// The lower bounds of the due times of busy lines.
     floors: floors::Floors,
-    /// The latest moment that the database's clock is known to have reached.
+    /// The latest time that the database's clock is known to have reached.
     clock_seen: AtomicI64,
 }
 
-impl Core {
+impl QueueCore {
     /// Runs one statement on a connection for general use; repeats it if it was rolled back.
     pub(crate) async fn general(
         &self,
@@ -93,18 +93,18 @@ impl Core {
         }
     }
 
-    /// Runs one statement on the connection of authentication; repeats it if it was rolled back.
+    /// Runs one statement on the connection for authentication; repeats it if it was rolled back.
     pub(crate) async fn reserved(
         &self,
         operation: &'static str,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.on_link(&self.shared.links.reserved, operation, (sql, params)).await
+        self.on_link(&self.shared.links.reserved, operation, sql, params).await
     }
 
-    /// Runs one statement for those who wait, on a connection for general use: one that only
-    /// reads, or can be repeated without harm.
+    /// Runs one statement on behalf of waiters, on a connection for general use: one that only
+    /// reads, or that can be repeated safely.
     pub(crate) async fn promptly(
         &self,
         operation: &'static str,
@@ -123,9 +123,10 @@ impl Core {
     /// Runs one statement on a link; repeats it if it was rolled back.
     pub(crate) async fn on_link(
         &self,
-        link: &Link,
+        link: &PgLink,
         operation: &'static str,
-        (sql, params): (&Sql, Params<'_>),
+        sql: &Sql,
+        params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
         let mut tries = 0;
         loop {
@@ -138,42 +139,43 @@ impl Core {
 }
 
 /// The fusers of one kind of call, one per connection.
-pub(crate) struct Lanes<C, R> {
+pub(crate) struct FuserPool<C, R> {
     fusers: Vec<Fuser<C, R>>,
     hasher: BuildHasherDefault<DefaultHasher>,
 }
 
-impl<C: Send + 'static, R: Send + 'static> Lanes<C, R> {
-    /// One fuser per connection. `flush` gets the connection's index.
+impl<C: Send + 'static, R: Send + 'static> FuserPool<C, R> {
+    /// Starts one fuser per connection. `flush` gets the connection's index.
     pub(crate) fn start(
         name: &'static str,
-        lanes: usize,
+        link_count: usize,
         flush: impl Fn(usize, Vec<C>) -> BoxFuture<'static, Vec<Result<R, StoreError>>>
         + Clone
         + Send
         + Sync
         + 'static,
     ) -> Self {
-        let fusers = (0..lanes)
-            .map(|lane| {
+        let fusers = (0..link_count)
+            .map(|link_index| {
                 let flush = flush.clone();
-                let call = move |commands| flush(lane, commands);
+                let call = move |commands| flush(link_index, commands);
                 Fuser::start(FuserOptions::new(name, 1), Arc::new(call))
             })
             .collect();
         Self { fusers, hasher: BuildHasherDefault::default() }
     }
 
-    /// Has a command carried out on the connection that `key` belongs to.
+    /// Executes a command on the connection that `key` belongs to.
     pub(crate) async fn submit(
         &self,
         key: impl Hash,
         command: C,
         bytes: usize,
     ) -> Result<R, StoreError> {
-        let lanes = self.fusers.len() as u64;
-        let lane = usize::try_from(self.hasher.hash_one(key) % lanes).expect("below the length");
-        self.fusers[lane].submit(command, bytes).await
+        let link_count = self.fusers.len() as u64;
+        let link_index =
+            usize::try_from(self.hasher.hash_one(key) % link_count).expect("below the length");
+        self.fusers[link_index].submit(command, bytes).await
     }
 
     pub(crate) async fn close(&self) {
@@ -183,45 +185,53 @@ impl<C: Send + 'static, R: Send + 'static> Lanes<C, R> {
     }
 }
 
-/// The queue's fusers, and what their calls share.
-pub(crate) struct Queue {
-    pub(crate) core: Arc<Core>,
-    push: Lanes<Vec<PushItem>, push::PushPart>,
-    claim: Lanes<Vec<LineClaim>, Vec<claim::LineResult>>,
-    settle: Lanes<Vec<SettleItem>, SettleReply>,
+/// The queue's fusers, and the state that their calls share.
+pub(crate) struct QueueFusers {
+    pub(crate) core: Arc<QueueCore>,
+    push: FuserPool<Vec<PushItem>, push::PushPart>,
+    claim: FuserPool<Vec<LineClaim>, Vec<claim::LineResult>>,
+    settle: FuserPool<Vec<SettleItem>, SettleReply>,
 }
 
-impl Queue {
+impl QueueFusers {
     /// Starts the fusers.
     pub(crate) fn start(shared: &Arc<Shared>) -> Self {
-        let core = Arc::new(Core {
+        let core = Arc::new(QueueCore {
             shared: shared.clone(),
-            sql: sql::Statements::new(shared),
+            sql: sql::QueueStatements::new(shared),
             directory: directory::Directory::default(),
             dedup: Mutex::default(),
-            tokens: tokens::GrantedTokens::default(),
+            tokens: tokens::ClaimedTokens::default(),
             floors: floors::Floors::default(),
             clock_seen: AtomicI64::new(0),
         });
         let (pushing, claiming, settling) = (core.clone(), core.clone(), core.clone());
         Self {
-            push: Lanes::start("push", shared.links.push.len(), move |lane, commands| {
+            push: FuserPool::start("push", shared.links.push.len(), move |link_index, commands| {
                 let core = pushing.clone();
-                async move { core.flush_push(lane, commands).await }.boxed()
+                async move { core.flush_push(link_index, commands).await }.boxed()
             }),
-            claim: Lanes::start("claim", shared.links.claim.len(), move |lane, commands| {
-                let core = claiming.clone();
-                async move { core.flush_claim(lane, commands).await }.boxed()
-            }),
-            settle: Lanes::start("settle", shared.links.settle.len(), move |lane, commands| {
-                let core = settling.clone();
-                async move { core.flush_settle(lane, commands).await }.boxed()
-            }),
+            claim: FuserPool::start(
+                "claim",
+                shared.links.claim.len(),
+                move |link_index, commands| {
+                    let core = claiming.clone();
+                    async move { core.flush_claim(link_index, commands).await }.boxed()
+                },
+            ),
+            settle: FuserPool::start(
+                "settle",
+                shared.links.settle.len(),
+                move |link_index, commands| {
+                    let core = settling.clone();
+                    async move { core.flush_settle(link_index, commands).await }.boxed()
+                },
+            ),
             core,
         }
     }
 
-    /// Finishes the calls under way.
+    /// Waits for the calls in flight.
     pub(crate) async fn close(&self) {
         self.push.close().await;
         self.claim.close().await;
@@ -240,7 +250,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
-        self.transact_whole(command).await
+        self.transact_command(command).await
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
@@ -251,7 +261,7 @@ impl QueueStore for PostgresStore {
             let key = first.line.clone();
             let bytes = lines.iter().map(|line| 200 + 40 * line.requests.len()).sum();
             let results = self.queue.claim.submit(key, lines, bytes).await?;
-            // Some of the lines may have been leased from by now.
+            // Messages of some lines may have been leased already.
             let finished = core.finish_claim(results).await;
             outcomes = finished.map_err(StoreError::after_write)?;
         }
@@ -281,7 +291,7 @@ impl QueueStore for PostgresStore {
     }
 }
 
-/// The same error once more, for another command of a fused call that failed.
+/// A copy of the error, for another command of a fused call that failed.
 pub(crate) fn same_error(error: &StoreError) -> StoreError {
     let cause = error::copy_of;
     match error {

@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use wakeline_core::{Backoff, Fencing, MessageOrder, OptionsPatch, QueueOptions};
+use wakeline_core::{Fencing, MessageOrder, OptionsPatch, QueueOptions, RetryBackoff};
 
-/// Options whose columns are not of the same name and form. The others are those of
-/// [`QueueOptions`] itself.
+/// Options whose columns differ in name or form. The other columns are those of [`QueueOptions`]
+/// itself.
 #[derive(Serialize, Deserialize)]
 struct Flags {
     retry_exponential: bool,
@@ -17,7 +17,7 @@ struct Flags {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenOptions<'a> {
     #[serde(flatten)]
     flags: Flags,
     #[serde(flatten)]
@@ -25,16 +25,16 @@ struct Written<'a> {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadOptions {
     #[serde(flatten)]
     flags: Flags,
     #[serde(flatten)]
     options: QueueOptions,
 }
 
-/// What the function `queue_configure` takes.
+/// The argument of the SQL function `queue_configure`.
 pub(crate) fn to_columns(options: &QueueOptions) -> String {
-    // Longer than PostgreSQL can add to a timestamp is as good as for ever.
+    // A longer delay would exceed what PostgreSQL can add to a timestamp, and has the same effect.
     let most = u64::from(u32::MAX) * 1000;
     let options = QueueOptions {
         retry_delay_ms: options.retry_delay_ms.min(most),
@@ -44,15 +44,15 @@ pub(crate) fn to_columns(options: &QueueOptions) -> String {
         ..options.clone()
     };
     let flags = Flags {
-        retry_exponential: options.retry_backoff == Backoff::Exponential,
+        retry_exponential: options.retry_backoff == RetryBackoff::Exponential,
         strict_order: options.ordering == MessageOrder::Strict,
         strict_fencing: options.fencing == Fencing::Strict,
     };
-    serde_json::to_string(&Written { flags, options: &options })
+    serde_json::to_string(&WrittenOptions { flags, options: &options })
         .expect("numbers, names and flags always have a JSON form")
 }
 
-/// The same for some options only: the function leaves the columns of the others as they are.
+/// The argument for some options only: the function leaves the columns of the others as they are.
 pub(crate) fn to_some_columns(patch: &OptionsPatch) -> String {
     let named = patch.clone().apply(QueueOptions::default());
     let all = serde_json::from_str::<Map<String, Value>>(&to_columns(&named));
@@ -71,22 +71,17 @@ pub(crate) fn to_some_columns(patch: &OptionsPatch) -> String {
     Value::Object(all).to_string()
 }
 
-/// Reads what a row has.
+/// Reads the options of a row.
 pub(crate) fn from_columns(text: &str) -> Result<QueueOptions, serde_json::Error> {
-    let Read { flags, options } = serde_json::from_str(text)?;
+    let ReadOptions { flags, options } = serde_json::from_str(text)?;
     Ok(QueueOptions {
-        retry_backoff: match flags.retry_exponential {
-            true => Backoff::Exponential,
-            false => Backoff::Fixed,
+        retry_backoff: if flags.retry_exponential {
+            RetryBackoff::Exponential
+        } else {
+            RetryBackoff::Fixed
         },
-        ordering: match flags.strict_order {
-            true => MessageOrder::Strict,
-            false => MessageOrder::Relaxed,
-        },
-        fencing: match flags.strict_fencing {
-            true => Fencing::Strict,
-            false => Fencing::Lenient,
-        },
+        ordering: if flags.strict_order { MessageOrder::Strict } else { MessageOrder::Relaxed },
+        fencing: if flags.strict_fencing { Fencing::Strict } else { Fencing::Lenient },
         ..options
     })
 }
@@ -96,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_written() {
+    fn a_patch_writes_only_named_options() {
         let patch = OptionsPatch {
             lanes: Some(0),
             ordering: Some(MessageOrder::Relaxed),
@@ -109,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_options_are_read_back() {
         let other = QueueOptions {
-            retry_backoff: Backoff::Fixed,
+            retry_backoff: RetryBackoff::Fixed,
             ordering: MessageOrder::Relaxed,
             fencing: Fencing::Lenient,
             ttl_secs: 7,

@@ -1,12 +1,12 @@
-//! Removes a schema that was made for a short use, as that of a benchmark.
+//! Removes a schema that was made for temporary use, such as that of a benchmark.
 
 use wakeline_store::StoreError;
 
 use crate::migrate::{Migrator, OPERATION};
 use crate::options::PostgresOptions;
 
-/// Removes the schema with all data in it, and the functions that belong to it. There is no way
-/// back. A schema that does not exist is no error.
+/// Removes the schema with all its data, and the functions that belong to it. This cannot be
+/// undone. A schema that does not exist is no error.
 pub async fn remove_schema(options: &PostgresOptions) -> Result<(), StoreError> {
     let migrator = Migrator::new(options)?;
     let removed = migrator.remove().await;

@@ -1,11 +1,11 @@
-//! Reads rows into the types of the seam.
+//! Decodes rows into the types of `wakeline-store`.
 //!
 //! # Where it sits
-//! Everything that runs a query of the queue decodes its rows here or with [`Columns`].
+//! Everything that runs a query decodes its rows here or with [`Columns`].
 //!
 //! # Invariants
-//! * A row that cannot be understood is an error that names it, never silently dropped (trap 46).
-//! * Times are the database's; none is made from this machine's clock.
+//! * A corrupt row is an error that names it; it is never silently dropped.
+//! * All times come from the database; none is made from this machine's clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use tokio_postgres::types::FromSql;
 use wakeline_core::{Change, NameError, Timestamp};
 use wakeline_store::{BoxError, StoreError};
 
-/// The columns of a row, one after another, as the query lists them.
+/// Reads the columns of a row one after another, in the order of the query.
 pub(crate) struct Columns<'a> {
     operation: &'static str,
     row: &'a Row,
@@ -22,17 +22,17 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Begins with the first column.
+    /// Starts at the first column.
     pub(crate) fn new(operation: &'static str, row: &'a Row) -> Self {
         Self { operation, row, next: 0 }
     }
 
-    /// Begins with a later column.
+    /// Starts at a later column.
     pub(crate) fn from(operation: &'static str, row: &'a Row, first: usize) -> Self {
         Self { operation, row, next: first }
     }
 
-    /// The next column.
+    /// Reads the next column.
     pub(crate) fn take<T: FromSql<'a>>(&mut self) -> Result<T, StoreError> {
         let index = self.next;
         self.next += 1;
@@ -42,17 +42,17 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Passes over columns.
+    /// Skips columns.
     pub(crate) fn skip(&mut self, columns: usize) {
         self.next += columns;
     }
 
-    /// The next column, a moment.
+    /// Reads the next column as a timestamp.
     pub(crate) fn moment(&mut self) -> Result<Timestamp, StoreError> {
         self.take::<SystemTime>().map(timestamp)
     }
 
-    /// The next column, a name.
+    /// Reads the next column as a name.
     pub(crate) fn name<T: TryFrom<String, Error = NameError>>(
         &mut self,
         what: &'static str,
@@ -60,7 +60,7 @@ impl<'a> Columns<'a> {
         name(what, self.take()?)
     }
 
-    /// The next column, a name or nothing.
+    /// Reads the next column as a name that may be NULL.
     pub(crate) fn name_if<T: TryFrom<String, Error = NameError>>(
         &mut self,
         what: &'static str,
@@ -69,7 +69,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A moment of the database.
+/// Converts a time from the database.
 pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
     Timestamp(match at.duration_since(UNIX_EPOCH) {
@@ -78,19 +78,18 @@ pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     })
 }
 
-/// A moment for the database.
+/// Converts a time for the database.
 pub(crate) fn system_time(at: Timestamp) -> SystemTime {
     let span = Duration::from_micros(at.0.unsigned_abs());
     if at.0 >= 0 { UNIX_EPOCH + span } else { UNIX_EPOCH - span }
 }
 
-/// A span that the database counted in microseconds, rounded up to milliseconds so that a sleeper
-/// is never early.
+/// Converts a span in microseconds, rounded up to milliseconds so that a sleeper is never early.
 pub(crate) fn span(micros: i64) -> Duration {
     Timestamp(0).until(Timestamp(micros))
 }
 
-/// A name that was stored, and so was valid.
+/// Parses a stored name, which was valid when it was stored.
 pub(crate) fn name<T: TryFrom<String, Error = NameError>>(
     what: &'static str,
     text: String,
@@ -98,7 +97,7 @@ pub(crate) fn name<T: TryFrom<String, Error = NameError>>(
     T::try_from(text.clone()).map_err(|error| corrupt(what, text, error))
 }
 
-/// A row that cannot be understood.
+/// The error for a corrupt row.
 pub(crate) fn corrupt(
     what: &'static str,
     id: impl Into<String>,
@@ -107,7 +106,7 @@ pub(crate) fn corrupt(
     StoreError::Corrupt { what, id: id.into(), source: source.into() }
 }
 
-/// Reads queue, partition, namespace and task. Group and time are the caller's.
+/// Reads queue, partition, namespace and task. The caller adds the group and the due time.
 pub(crate) fn change(columns: &mut Columns<'_>) -> Result<Change, StoreError> {
     Ok(Change {
         queue: columns.name("queue")?,
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_survive_the_way_to_the_database_and_back() {
+    fn timestamps_survive_a_round_trip() {
         for micros in [0, 1, -1, 1_767_225_600_000_001, -86_400_000_000] {
             assert_eq!(timestamp(system_time(Timestamp(micros))), Timestamp(micros));
         }

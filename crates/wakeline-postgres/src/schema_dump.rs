@@ -1,19 +1,19 @@
-//! The migrated schema as text, so that a change of it shows as a diff in review.
+//! Dumps the migrated schema as text, so that a change of it appears as a diff in a review.
 
 use std::sync::Arc;
 
 use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
-use crate::connect::{Link, Sql};
-use crate::connector::Connector;
+use crate::connect::{PgLink, Sql};
+use crate::connector::PgConnector;
 use crate::options::{PostgresOptions, Schema};
 
-/// Reads a schema from the catalogs. The same schema gives the same text under any name: it is
-/// called `wakeline` in it.
+/// Reads a schema from the catalogs. The text does not depend on the schema's name, which is
+/// replaced by `wakeline`.
 pub async fn dump_schema(options: &PostgresOptions) -> Result<String, StoreError> {
     let schema = Schema::new(&options.schema)?;
-    let link = Link::new(Arc::new(Connector::new("url", &options.url, options, "")?));
+    let link = PgLink::new(Arc::new(PgConnector::new("url", &options.url, options, "")?));
     let rows = read(&link, &schema).await;
     link.close().await;
     let mut text = String::new();
@@ -24,10 +24,10 @@ pub async fn dump_schema(options: &PostgresOptions) -> Result<String, StoreError
     Ok(normalised(&schema, &text))
 }
 
-async fn read(link: &Link, schema: &Schema) -> Result<Vec<Row>, StoreError> {
+async fn read(link: &PgLink, schema: &Schema) -> Result<Vec<Row>, StoreError> {
     let dump = Sql::new(schema, include_str!("../sql/queries/schema_dump.sql"));
     let transaction = link.begin("dump schema").await?;
-    // Without a search path the catalogs name everything in full.
+    // With an empty search path the catalogs qualify all names.
     transaction.script("SET LOCAL search_path = ''").await?;
     let rows = transaction.query(&dump, &[&schema.name()]).await?;
     transaction.rollback().await.map(|()| rows)

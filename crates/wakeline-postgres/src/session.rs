@@ -1,13 +1,13 @@
-//! One open connection, and how statements run on it.
+//! One open connection, and the execution of statements on it.
 //!
 //! # Where it sits
-//! [`crate::connect`] opens sessions and gives them up; nothing else does.
+//! Only [`crate::connect`] opens and closes sessions.
 //!
 //! # Invariants
 //! * A statement is prepared once per session, or sent without a name.
-//! * The first poll of a query puts it on the wire.
-//! * On a session that is shared with other clients nothing outlives a transaction, and each one
-//!   begins with its settings.
+//! * The first poll of a query sends it.
+//! * On a session that is shared with other clients, nothing outlives a transaction, and each
+//!   transaction begins with its settings.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -26,20 +26,20 @@ use uuid::Uuid;
 use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
-use crate::connector::Connector;
+use crate::connector::PgConnector;
 use crate::error;
 use crate::options::Schema;
 
-/// Parameters of a statement.
+/// The parameters of a statement.
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// One SQL text of this store. Make it once and clone it: its identity is the key under which
+/// One SQL text of this store. Create it once and clone it: its identity is the key under which
 /// connections keep the prepared statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     id: u64,
     text: Arc<str>,
-    /// The types of its parameters, once it was sent without a name.
+    /// The types of its parameters, known after it was first sent without a name.
     types: Arc<OnceLock<Vec<Type>>>,
 }
 
@@ -52,8 +52,8 @@ impl Sql {
     }
 }
 
-/// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`. Where `@schema@`
-/// is that of a function of a node's own set, it puts the name in that set.
+/// Replaces `@schema@` by the schema's quoted name, and `@channel@` by its channel. Where
+/// `@schema@` qualifies a function of the node's own set, the qualified name in that set is used.
 pub(crate) fn fill(schema: &Schema, template: &str) -> String {
     const MARK: &str = "@schema@";
     let mut text = String::with_capacity(template.len());
@@ -82,18 +82,18 @@ fn identifier(text: &str) -> &str {
     &text[..end]
 }
 
-/// A statement that is sent right behind another. See `Link::query_then`.
-pub(crate) struct Follower {
+/// A statement that is sent right behind another. See `PgLink::query_then`.
+pub(crate) struct FollowUp {
     pub(crate) sql: Sql,
     pub(crate) text: String,
     pub(crate) id: Uuid,
 }
 
-/// What becomes of a follower: how many rows it returned.
-pub(crate) type Followed = BoxFuture<'static, Result<usize, tokio_postgres::Error>>;
+/// The result of a follower: the number of rows that it returned.
+pub(crate) type FollowUpResult = BoxFuture<'static, Result<usize, tokio_postgres::Error>>;
 
-impl Follower {
-    /// Puts it on the wire when it is first polled.
+impl FollowUp {
+    /// Runs the statement. It is sent when the future is first polled.
     pub(crate) async fn run(
         self,
         session: Arc<Session>,
@@ -109,36 +109,36 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) driver: AbortHandle,
     cut: AtomicBool,
-    /// The losses of other sessions after which this one is known to be alive.
+    /// The number of losses of other sessions after which this one is known to be alive.
     outlived: AtomicU64,
     statements: Mutex<HashMap<u64, Statement>>,
-    /// Other clients use it as well, between transactions.
+    /// Other clients use the session as well, between transactions.
     shared: bool,
-    /// The server process behind it; none if it is shared.
+    /// The server process of the session; `None` if it is shared.
     pub(crate) process: Option<i32>,
     /// Statements are prepared under a name.
     prepares: bool,
-    /// Begins a transaction, on a shared session with its settings.
+    /// The text that begins a transaction, with the settings on a shared session.
     begin: String,
-    /// Held while what belongs together is put on the wire.
+    /// Held while messages that belong together are sent.
     sending: Mutex<()>,
-    /// What a pooler did to prepared statements was logged.
+    /// The warning about a pooler and prepared statements was logged.
     warned: AtomicBool,
 }
 
-/// A statement as it is sent.
+/// How a statement is sent.
 enum Form<'a> {
     Named(Statement),
     Unnamed(&'a [Type]),
 }
 
-/// How long a session may take to answer that it is alive.
+/// The time limit for a session's answer to a liveness check.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Opens a connection and sets its session up.
     pub(crate) async fn open(
-        connector: &Connector,
+        connector: &PgConnector,
         operation: &'static str,
     ) -> Result<Self, StoreError> {
         let losses = connector.losses();
@@ -179,24 +179,24 @@ impl Session {
         Ok(session)
     }
 
-    /// Closes the socket without a farewell, which a black hole would swallow.
+    /// Closes the socket without a terminate message, which a dead connection would swallow.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.driver.abort();
     }
 
-    /// Whether a statement may be sent. The driver notices a cut a little later than it happens.
+    /// Whether a statement may be sent. The driver notices a cut with a short delay.
     pub(crate) fn is_usable(&self) -> bool {
         !self.cut.load(Ordering::Acquire) && !self.client.is_closed() && !self.driver.is_finished()
     }
 
-    /// Whether it is known to have outlived so many losses of other sessions.
+    /// Whether it is known to be alive after this many losses of other sessions.
     pub(crate) fn has_outlived(&self, losses: u64) -> bool {
         self.outlived.load(Ordering::Acquire) >= losses
     }
 
-    /// Makes sure that it has: others that were open at the same time were lost, and this one may
-    /// be lost without knowing it. Nothing else may be under way on it.
+    /// Checks that it is alive after losses of other sessions that were open at the same time. No
+    /// other call may be in flight on it.
     pub(crate) async fn is_alive(&self, losses: u64) -> bool {
         // A Sync message: answered without a statement and without a transaction.
         let alive = timeout(ALIVE_WITHIN, self.client.check_connection()).await;
@@ -207,22 +207,22 @@ impl Session {
         alive
     }
 
-    /// Begins a transaction. Nothing else may be under way on this session until it ends.
+    /// Begins a transaction. No other call may be in flight on this session until it ends.
     pub(crate) async fn begin(&self) -> Result<(), tokio_postgres::Error> {
         self.client.batch_execute(&self.begin).await
     }
 
-    /// Gets a statement ready, so that its first call does not pay for it.
+    /// Prepares a statement, so that its first call does not pay for it.
     pub(crate) async fn prepare(&self, sql: &Sql) -> Result<(), tokio_postgres::Error> {
         self.form(sql).await.map(drop)
     }
 
-    /// The prepared statement, if it was made before and needs no settings of its own.
+    /// Returns the prepared statement, if it exists and needs no settings of its own.
     pub(crate) fn prepared(&self, sql: &Sql) -> Option<Statement> {
         if self.shared { None } else { self.statements.lock().get(&sql.id).cloned() }
     }
 
-    /// Runs a statement in the transaction that is open, or on a session of its own.
+    /// Runs a statement in the open transaction, or on a session of its own.
     pub(crate) async fn query(
         &self,
         sql: &Sql,
@@ -239,7 +239,7 @@ impl Session {
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         if self.shared {
-            // On the heap, so that calls on a session of their own need not hold it.
+            // Boxed, so that calls on a session of their own do not carry this future.
             return Box::pin(self.query_with_settings(sql, params)).await;
         }
         self.query(sql, params).await
@@ -252,7 +252,7 @@ impl Session {
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let form = self.form(sql).await?;
-        // Polled in this order, and so sent in this order: one round trip. If one fails, those
+        // The calls are polled, and so sent, in this order: one round trip. If one fails, those
         // after it do nothing.
         let call = join3(
             self.client.batch_execute(&self.begin),
@@ -279,8 +279,8 @@ impl Session {
         }
     }
 
-    /// Puts all of a call on the wire without anything of other calls in between: on a shared
-    /// session that would run in this call's transaction.
+    /// Sends all messages of a call without those of other calls in between, which on a shared
+    /// session would run in this call's transaction.
     async fn send_together<F: Future>(&self, call: F) -> F::Output {
         let mut call = pin!(call);
         let mut sent = false;
@@ -305,7 +305,7 @@ impl Session {
         Ok(Form::Named(statement))
     }
 
-    /// The types of a statement's parameters, as the driver would learn them by preparing it.
+    /// Reads the types of a statement's parameters, as the driver does when it prepares one.
     async fn types<'a>(&self, sql: &'a Sql) -> Result<&'a [Type], tokio_postgres::Error> {
         if let Some(types) = sql.types.get() {
             return Ok(types);
@@ -334,21 +334,21 @@ impl Session {
             let error = error_chain(error);
             tracing::warn!(
                 error,
-                "a prepared statement was made by another client, or is gone: the store's URL \
-                 leads through a pooler that gives transactions any of its connections and does \
-                 not support prepared statements; set prepared_statements to auto or off"
+                "a prepared statement was created by another client, or is missing: the store's \
+                 URL leads through a pooler that gives transactions any of its connections and \
+                 does not support prepared statements; set prepared_statements to auto or off"
             );
         }
     }
 
-    /// Runs a statement as a transaction; if its plan went stale, once more with a new one.
+    /// Runs a statement as a transaction; if its plan is stale, prepares and runs it again.
     pub(crate) async fn query_fresh(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         match self.query_whole(sql, params).await {
-            Err(error) if error::kind(&error) == error::Kind::StalePlan => {
+            Err(error) if error::kind(&error) == error::PgErrorKind::StalePlan => {
                 self.forget(sql);
                 self.query_whole(sql, params).await
             }
@@ -356,7 +356,7 @@ impl Session {
         }
     }
 
-    /// Has a statement prepared anew.
+    /// Forgets a prepared statement, so that it is prepared again.
     pub(crate) fn forget(&self, sql: &Sql) {
         self.statements.lock().remove(&sql.id);
     }

@@ -1,4 +1,4 @@
-//! Counts the statements about a schema that PostgreSQL has run.
+//! Counts the statements of a schema that PostgreSQL has executed.
 
 use wakeline_store::StoreError;
 
@@ -9,8 +9,9 @@ use crate::rows::Columns;
 
 const OPERATION: &str = "count statements";
 
-/// How many statements that name the schema the options' role has run in its database, by the
-/// extension `pg_stat_statements`. `None` if that is not installed there, or may not be read.
+/// Returns how many statements that name the schema the role of the options has executed in its
+/// database, according to the extension `pg_stat_statements`. `None` if that is not installed
+/// there, or may not be read.
 pub async fn count_statements(options: &PostgresOptions) -> Result<Option<u64>, StoreError> {
     let migrator = Migrator::new(options)?;
     let counted = migrator.count_statements().await;
@@ -26,7 +27,7 @@ impl Migrator {
         let place: String = Columns::new(OPERATION, row).take()?;
         let count = include_str!("../sql/queries/statements_count.sql");
         let count = Sql::new(&self.schema, &count.replace("@statements@", &place));
-        // The library may not be loaded, or not be for this role: then nobody can count.
+        // The library may not be loaded, or this role may not read it: then the count is unknown.
         let Ok(rows) = self.link.query(OPERATION, &count, &[&self.schema.name()]).await else {
             return Ok(None);
         };

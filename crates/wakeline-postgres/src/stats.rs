@@ -1,4 +1,4 @@
-//! Figures over time, and how the database is.
+//! Statistics over time, and the state of the database.
 //!
 //! # Where it sits
 //! Implements `StatsStore`. Nothing here is hot: a node writes once a minute at most, on a
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio_postgres::Row;
 use wakeline_core::QueueName;
 use wakeline_store::{
-    DatabaseStats, NodeCounts, NodePoint, QueueCounts, QueuePoint, StatsQuery, StatsRange,
+    DatabaseStats, NodePoint, NodeStats, QueuePoint, QueueStats, StatsQuery, StatsRange,
     StatsRecord, StatsStore, StoreError, TableStats,
 };
 
@@ -29,12 +29,12 @@ impl StatsStore for PostgresStore {
             let age = i64::try_from(slot.age.as_micros()).unwrap_or(0);
             base.insert("slot".to_owned(), slot.number.into());
             base.insert("age".to_owned(), age.into());
-            nodes.push(object(base.clone(), NodeCounts::NAMES, slot.node.values()));
+            nodes.push(object(base.clone(), NodeStats::NAMES, slot.node.values()));
             for (queue, counts) in &slot.queues {
                 let mut base = base.clone();
                 let name = queue.as_ref().map_or("", QueueName::as_str);
                 base.insert("queue".to_owned(), name.into());
-                queues.push(object(base, QueueCounts::NAMES, counts.values()));
+                queues.push(object(base, QueueStats::NAMES, counts.values()));
             }
         }
         let (nodes, queues) = (Value::Array(nodes).to_string(), Value::Array(queues).to_string());
@@ -73,7 +73,7 @@ impl StatsStore for PostgresStore {
             Ok(NodePoint {
                 at: columns.moment()?,
                 node: columns.take()?,
-                counts: NodeCounts::from_values(values(&mut columns, NodeCounts::NAMES.len())?),
+                counts: NodeStats::from_values(values(&mut columns, NodeStats::NAMES.len())?),
             })
         };
         let points: Result<_, StoreError> = rows.iter().map(point).collect();
@@ -115,8 +115,8 @@ impl StatsStore for PostgresStore {
 }
 
 fn object(mut base: Map<String, Value>, names: &[&str], values: Vec<i64>) -> Value {
-    let figures = names.iter().map(|name| (*name).to_owned()).zip(values);
-    base.extend(figures.map(|(name, value)| (name, value.into())));
+    let counts = names.iter().map(|name| (*name).to_owned()).zip(values);
+    base.extend(counts.map(|(name, value)| (name, value.into())));
     Value::Object(base)
 }
 
@@ -138,6 +138,6 @@ fn queue_point(operation: &'static str, row: &Row) -> Result<QueuePoint, StoreEr
         at,
         queue: (!queue.is_empty()).then(|| rows::name("queue", queue)).transpose()?,
         node: columns.take()?,
-        counts: QueueCounts::from_values(values(&mut columns, QueueCounts::NAMES.len())?),
+        counts: QueueStats::from_values(values(&mut columns, QueueStats::NAMES.len())?),
     })
 }

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! * `require`, `verify-ca` and `verify-full` all check the certificate and the host name, against
-//!   the file `sslrootcert` or else the public authorities. Encryption without that is open to
-//!   whoever can answer in the server's place.
-//! * `prefer` (the default) would accept no encryption at all, so it accepts any certificate.
+//!   the file `sslrootcert` or else the public authorities. Without the check, anyone who can
+//!   answer in the server's place could read the traffic.
+//! * `prefer` (the default) also accepts an unencrypted connection, so it accepts any certificate.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use wakeline_core::error_chain;
 use wakeline_store::{BoxError, StoreError};
 
-/// A URL taken apart into what the driver understands and what is ours.
+/// A parsed URL: the driver's configuration, and the TLS settings that the driver does not parse.
 pub(crate) struct Target {
     pub(crate) config: tokio_postgres::Config,
     pub(crate) tls: MakeRustlsConnect,
@@ -27,12 +27,12 @@ pub(crate) struct Target {
 const FORM: &str =
     "is not a PostgreSQL URL: write it like postgres://USER:PASSWORD@HOST:PORT/DATABASE";
 
-/// Reads a URL, or a list of `key=value`.
+/// Parses a URL, or a list of `key=value`.
 pub(crate) fn target(field: &'static str, url: &str) -> Result<Target, StoreError> {
     let invalid = |reason: String| StoreError::Invalid { field, reason };
     let (url, root_file) = take_parameter(url, "sslrootcert");
     let (url, mode) = take_parameter(&url, "sslmode");
-    // The driver's message may quote the URL, and with it a password: it is not passed on.
+    // The driver's message is not included because it may quote the URL with a password.
     let mut config: tokio_postgres::Config = url.parse().map_err(|_| invalid(FORM.to_owned()))?;
     let mode = mode.unwrap_or_else(|| "prefer".to_owned());
     config.ssl_mode(match mode.as_str() {
@@ -55,7 +55,7 @@ pub(crate) fn target(field: &'static str, url: &str) -> Result<Target, StoreErro
     Ok(Target { config, tls: MakeRustlsConnect::new(client) })
 }
 
-/// Removes one parameter, which the driver does not know, from either form of a URL.
+/// Removes a parameter that the driver does not support from either form of a URL.
 fn take_parameter(url: &str, key: &str) -> (String, Option<String>) {
     let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let (head, tail, separator) = match url.split_once('?') {
@@ -107,10 +107,10 @@ fn client_config(verify: bool, root_file: Option<&str>) -> Result<ClientConfig, 
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
     if !verify {
-        let anyone = Arc::new(AcceptAnyone(provider));
+        let verifier = Arc::new(AcceptAnyone(provider));
         return Ok(builder
             .dangerous()
-            .with_custom_certificate_verifier(anyone)
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth());
     }
     let mut roots = RootCertStore::empty();
@@ -123,12 +123,12 @@ fn client_config(verify: bool, root_file: Option<&str>) -> Result<ClientConfig, 
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
     }
     if roots.is_empty() {
-        return Err("no certificate in it".into());
+        return Err("it contains no certificate".into());
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Encrypts to whoever answers. Only for `sslmode=prefer`, which promises no more.
+/// Accepts any certificate. Only for `sslmode=prefer`, which promises no more.
 #[derive(Debug)]
 struct AcceptAnyone(Arc<CryptoProvider>);
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ssl_parameters_are_taken_out_of_both_forms() {
+    fn ssl_parameters_are_removed_from_both_forms() {
         let (url, mode) = take_parameter("postgres://u@h/d?a=1&sslmode=require&b=2", "sslmode");
         assert_eq!((url.as_str(), mode.as_deref()), ("postgres://u@h/d?a=1&b=2", Some("require")));
         let (url, file) =

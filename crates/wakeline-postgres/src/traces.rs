@@ -1,10 +1,10 @@
-//! Traces of messages.
+//! Stores and reads the traces of messages.
 //!
 //! # Where it sits
-//! Implements `QueueTraces`, each call one statement or two on a connection for general use.
+//! Implements `QueueTraces`. Each call is one statement or two on a connection for general use.
 //!
 //! # Invariants
-//! * The data of a trace on a message of an encrypted queue are stored sealed, or not at all.
+//! * The data of a trace on a message of an encrypted queue is stored encrypted, or not at all.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{MessageId, PartitionId, TraceName, TransactionId};
 use wakeline_store::{
-    MessageKey, NamedTrace, NamedTraces, NewTrace, Page, QueueTraces, SealingError, StoreError,
-    TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames, Traced,
+    AddTraceOutcome, MessageKey, NamedTrace, NamedTraces, NewTrace, Page, PayloadEncryptionError,
+    QueueTraces, StoreError, TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames,
 };
 
 use crate::PostgresStore;
@@ -23,19 +23,19 @@ use crate::rows::{self, Columns};
 
 #[async_trait]
 impl QueueTraces for PostgresStore {
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError> {
         match self.try_add(&trace, None).await? {
-            0 => Ok(Traced::Done),
-            2 => Ok(Traced::TooMany),
+            0 => Ok(AddTraceOutcome::Done),
+            2 => Ok(AddTraceOutcome::TooMany),
             3 => {
-                let sealed = self.seal_trace(&trace)?;
-                match self.try_add(&trace, Some(&sealed)).await? {
-                    0 => Ok(Traced::Done),
-                    2 => Ok(Traced::TooMany),
-                    _ => Ok(Traced::Missing),
+                let encrypted = self.encrypt_trace(&trace)?;
+                match self.try_add(&trace, Some(&encrypted)).await? {
+                    0 => Ok(AddTraceOutcome::Done),
+                    2 => Ok(AddTraceOutcome::TooMany),
+                    _ => Ok(AddTraceOutcome::Missing),
                 }
             }
-            _ => Ok(Traced::Missing),
+            _ => Ok(AddTraceOutcome::Missing),
         }
     }
 
@@ -72,7 +72,7 @@ impl QueueTraces for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn try_add(&self, trace: &NewTrace, sealed: Option<&[u8]>) -> Result<i16, StoreError> {
+    async fn try_add(&self, trace: &NewTrace, encrypted: Option<&[u8]>) -> Result<i16, StoreError> {
         const OPERATION: &str = "add trace";
         let core = &self.queue.core;
         let names: Vec<&str> = trace.names.iter().map(TraceName::as_str).collect();
@@ -85,20 +85,24 @@ impl PostgresStore {
             &trace.group.as_str(),
             &trace.worker,
             &names,
-            &sealed.unwrap_or(&trace.data),
-            &sealed.is_some(),
+            &encrypted.unwrap_or(&trace.data),
+            &encrypted.is_some(),
             &most,
         ];
         let rows = core.general(OPERATION, &core.sql.trace_add, params).await?;
         rows.first().map_or(Ok(1), |row| Columns::new(OPERATION, row).take())
     }
 
-    fn seal_trace(&self, trace: &NewTrace) -> Result<Vec<u8>, StoreError> {
+    fn encrypt_trace(&self, trace: &NewTrace) -> Result<Vec<u8>, StoreError> {
         let operation = "add trace";
-        self.shared.sealing.seal(MessageId(trace.id), &trace.data).map_err(|error| match error {
-            SealingError::NoKeys => StoreError::NoKeys { operation },
-            SealingError::Seal(error) => StoreError::Fatal { operation, source: error.into() },
-        })
+        self.shared.encryption.encrypt(MessageId(trace.id), &trace.data).map_err(
+            |error| match error {
+                PayloadEncryptionError::NoKeys => StoreError::NoKeys { operation },
+                PayloadEncryptionError::Encryption(error) => {
+                    StoreError::Fatal { operation, source: error.into() }
+                }
+            },
+        )
     }
 
     async fn total(
@@ -127,7 +131,7 @@ impl PostgresStore {
             group,
             worker,
             names,
-            data: self.shared.sealing.open(MessageId(id), data).map_err(broken)?,
+            data: self.shared.encryption.decrypt(MessageId(id), data).map_err(broken)?,
             created_at: columns.moment()?,
         })
     }
@@ -147,7 +151,7 @@ impl PostgresStore {
             partition_id,
             transaction_id: TransactionId::new(transaction_id)
                 .map_err(|error| rows::corrupt("message", id.to_string(), error))?,
-            payload: self.shared.sealing.open(MessageId(id), payload).map_err(broken)?,
+            payload: self.shared.encryption.decrypt(MessageId(id), payload).map_err(broken)?,
         })
     }
 }

@@ -1,17 +1,17 @@
-//! Transactions over all faces: timers, pushes, settlements, messages to orchestrations and to
-//! endpoints, all or nothing.
+//! Transactions over the queue, workflow and webhook domains: timers, pushes, settlements, and
+//! messages to orchestrations and endpoints are written completely or not at all.
 //!
 //! # Where it sits
-//! Implements `QueueStore::transact`. One that only pushes and settles is one call; any other is a
-//! transaction of one statement per kind.
+//! Implements `QueueStore::transact`. A transaction that only pushes and settles is one call; any
+//! other is a transaction with one statement per kind of write.
 //!
 //! # Invariants
-//! * Locks are taken in the one order of everything that writes: partitions, scheduled messages,
-//!   cursors, lanes, endpoints, deliveries; so the statements have the order that they have.
-//! * While the transaction is open nothing else is asked of the pool: what keeps a statement from
-//!   succeeding is dealt with after a rollback, and all is tried again.
-//! * A transaction of unknown outcome is not repeated: its settlements could not tell their own
-//!   first try from another's.
+//! * The order of the statements follows the lock order of all writers: partitions, scheduled
+//!   messages, cursors, lanes, endpoints, deliveries.
+//! * While the transaction is open, no other connection of the pool is used. What prevents a
+//!   statement from succeeding is resolved after a rollback, and the transaction is repeated.
+//! * A transaction of unknown outcome is not repeated, because its settlements could not
+//!   distinguish the effects of their own first attempt from those of another consumer.
 
 use wakeline_core::FlowChange;
 use wakeline_store::flow::EnqueueOutcome;
@@ -21,23 +21,23 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
-use crate::connect::LinkTransaction;
+use crate::connect::PgTransaction;
 use crate::error;
 use crate::flow::Enqueue;
-use crate::hook::{self, EmittedAlong};
+use crate::hook::{self, PiggybackedEmits};
 use crate::queue::{
-    Cancels, Exchange, ExchangeDone, Exchanged, ROLLBACKS_MAX, Schedule, ScheduleDone,
-    ScheduleTried, SlotAnswer,
+    Cancels, Exchange, ExchangeResult, Exchanged, ROLLBACKS_MAX, Schedule, ScheduleAttempt,
+    ScheduleResult, SlotAnswer,
 };
 
 const OPERATION: &str = "transact";
 
-/// Each round settles something for good: an id turned out to be known or free, a partition to be
-/// gone, messages that were due are moved.
+/// The maximum number of attempts. Each attempt resolves something permanently: for example that an
+/// id exists or is free, that a partition was deleted, or that due messages were moved.
 const ROUNDS_MAX: usize = 50;
 
-/// A transaction on its way.
-struct Whole {
+/// The state of a transaction that is not committed yet.
+struct PendingTransaction {
     cancels: Cancels,
     schedule: Schedule,
     exchange: Exchange,
@@ -45,37 +45,39 @@ struct Whole {
     emits: Vec<NewMessage>,
 }
 
-/// What its statements did.
+/// The results of the statements of a transaction.
 #[derive(Default)]
-struct Done {
+struct TransactResult {
     cancels: Vec<CancelOutcome>,
-    schedule: ScheduleDone,
-    exchange: ExchangeDone,
+    schedule: ScheduleResult,
+    exchange: ExchangeResult,
     envelopes: Vec<EnqueueOutcome>,
     flow_changes: Vec<FlowChange>,
-    emitted: EmittedAlong,
+    emitted: PiggybackedEmits,
 }
 
-/// How a try ended.
-enum Tried {
-    /// Rolled back: to be tried again after what stands in the way was dealt with.
+/// The outcome of one attempt.
+enum TransactAttempt {
+    /// The attempt was rolled back because some scheduled messages cannot be stored yet. It is
+    /// repeated after the obstacles were resolved.
     Schedule(Vec<SlotAnswer>),
-    /// The same, for pushes.
+    /// The same for pushes.
     Push(Vec<SlotAnswer>),
-    /// Rolled back, for good.
+    /// The attempt was rolled back, and a repetition would not help.
     Refused(Refusal),
-    /// Committed.
-    Done(Done),
+    /// The attempt was committed.
+    Done(TransactResult),
 }
 
-/// How it ended.
-enum Ended {
+/// The outcome of all attempts.
+enum TransactEnd {
     Refused(Refusal),
-    Done(Done),
+    Done(TransactResult),
 }
 
-impl Whole {
-    /// The error of a transaction that did not happen. Queues that were made for it stay.
+impl PendingTransaction {
+    /// Adapts the error of a transaction that was rolled back. Queues that were created for it
+    /// remain.
     fn explain(&self, error: StoreError) -> StoreError {
         let made = self.schedule.has_made_partitions() || self.exchange.has_made_partitions();
         match error {
@@ -84,7 +86,7 @@ impl Whole {
         }
     }
 
-    /// Whether it is one call.
+    /// Returns whether it can be executed by a single call.
     fn is_plain(&self) -> bool {
         self.cancels.is_empty()
             && self.schedule.is_empty()
@@ -94,47 +96,51 @@ impl Whole {
 }
 
 impl PostgresStore {
-    /// Writes of all faces, all or nothing.
-    pub(crate) async fn transact_whole(
+    /// Executes the writes of a command completely or not at all.
+    pub(crate) async fn transact_command(
         &self,
         command: TransactCommand,
     ) -> Result<TransactReply, StoreError> {
         command.check()?;
         command.emits.iter().try_for_each(hook::check)?;
-        let mut whole = Whole {
+        let mut pending = PendingTransaction {
             cancels: Cancels::new(command.cancels),
             schedule: Schedule::new(command.schedules),
             exchange: Exchange::new(command.pushes, command.settles),
             enqueue: self.flow.core().enqueue_form(command.envelopes).await?,
             emits: command.emits,
         };
-        match self.run_rounds(&mut whole).await {
-            Ok(Ended::Refused(refusal)) => Ok(TransactReply::refused(refusal)),
-            Ok(Ended::Done(done)) => self.finish_whole(whole, done).await,
-            Err(error) => Err(whole.explain(error)),
+        match self.run_rounds(&mut pending).await {
+            Ok(TransactEnd::Refused(refusal)) => Ok(TransactReply::refused(refusal)),
+            Ok(TransactEnd::Done(done)) => self.finish_transaction(pending, done).await,
+            Err(error) => Err(pending.explain(error)),
         }
     }
 
-    /// Tries until it is committed or refused.
-    async fn run_rounds(&self, whole: &mut Whole) -> Result<Ended, StoreError> {
+    /// Repeats the transaction until it is committed or refused.
+    async fn run_rounds(
+        &self,
+        pending: &mut PendingTransaction,
+    ) -> Result<TransactEnd, StoreError> {
         let core = &self.queue.core;
         let mut rollbacks = 0;
         for _ in 0..ROUNDS_MAX {
-            core.plan_schedule(&mut whole.schedule).await?;
-            core.plan_exchange(&mut whole.exchange).await?;
-            let tried = match whole.is_plain() {
-                true => self.try_plain(whole).await,
-                false => self.try_whole(whole).await,
+            core.plan_schedule(&mut pending.schedule).await?;
+            core.plan_exchange(&mut pending.exchange).await?;
+            let tried = if pending.is_plain() {
+                self.try_plain(pending).await
+            } else {
+                self.try_in_transaction(pending).await
             };
             match tried {
-                Ok(Tried::Schedule(answers)) => {
-                    core.prepare_schedule(&mut whole.schedule, answers).await?;
+                Ok(TransactAttempt::Schedule(answers)) => {
+                    core.prepare_schedule(&mut pending.schedule, answers).await?;
                 }
-                Ok(Tried::Push(answers)) => {
-                    core.prepare_exchange(&mut whole.exchange, answers).await?;
+                Ok(TransactAttempt::Push(answers)) => {
+                    core.prepare_exchange(&mut pending.exchange, answers).await?;
                 }
-                Ok(Tried::Refused(refusal)) => return Ok(Ended::Refused(refusal)),
-                Ok(Tried::Done(done)) => return Ok(Ended::Done(done)),
+                Ok(TransactAttempt::Refused(refusal)) => return Ok(TransactEnd::Refused(refusal)),
+                Ok(TransactAttempt::Done(done)) => return Ok(TransactEnd::Done(done)),
                 Err(error) if error::was_rolled_back(&error) && rollbacks < ROLLBACKS_MAX => {
                     rollbacks += 1;
                 }
@@ -145,77 +151,84 @@ impl PostgresStore {
     }
 
     /// Pushes and settles by one call.
-    async fn try_plain(&self, whole: &Whole) -> Result<Tried, StoreError> {
+    async fn try_plain(&self, pending: &PendingTransaction) -> Result<TransactAttempt, StoreError> {
         let core = &self.queue.core;
-        let params = whole.exchange.params();
+        let params = pending.exchange.params();
         let rows = core.shared.links.general.query(OPERATION, &core.sql.transact, &params).await?;
-        Ok(match whole.exchange.read(&rows)? {
-            Exchanged::Again(answers) => Tried::Push(answers),
+        Ok(match pending.exchange.read(&rows)? {
+            Exchanged::Again(answers) => TransactAttempt::Push(answers),
             Exchanged::Refused { index, outcome } => {
-                Tried::Refused(Refusal::Settle { index, outcome })
+                TransactAttempt::Refused(Refusal::Settle { index, outcome })
             }
-            Exchanged::Done(exchange) => Tried::Done(Done { exchange, ..Done::default() }),
+            Exchanged::Done(exchange) => {
+                TransactAttempt::Done(TransactResult { exchange, ..TransactResult::default() })
+            }
         })
     }
 
-    /// Tries it in a transaction.
-    async fn try_whole(&self, whole: &Whole) -> Result<Tried, StoreError> {
+    /// Executes one attempt as a transaction of several statements.
+    async fn try_in_transaction(
+        &self,
+        pending: &PendingTransaction,
+    ) -> Result<TransactAttempt, StoreError> {
         let link = self.shared.links.general.link(OPERATION).await?;
         let transaction = link.begin(OPERATION).await?;
-        let tried = self.run_whole(&transaction, whole).await?;
+        let tried = self.run_statements(&transaction, pending).await?;
         match &tried {
-            Tried::Done(_) => transaction.commit().await?,
-            Tried::Schedule(_) | Tried::Push(_) | Tried::Refused(_) => {
+            TransactAttempt::Done(_) => transaction.commit().await?,
+            TransactAttempt::Schedule(_)
+            | TransactAttempt::Push(_)
+            | TransactAttempt::Refused(_) => {
                 transaction.rollback().await?;
             }
         }
         Ok(tried)
     }
 
-    async fn run_whole(
+    async fn run_statements(
         &self,
-        transaction: &LinkTransaction<'_>,
-        whole: &Whole,
-    ) -> Result<Tried, StoreError> {
+        transaction: &PgTransaction<'_>,
+        pending: &PendingTransaction,
+    ) -> Result<TransactAttempt, StoreError> {
         let sql = &self.queue.core.sql;
-        let mut done = Done::default();
-        if !whole.cancels.is_empty() || !whole.schedule.is_empty() {
+        let mut done = TransactResult::default();
+        if !pending.cancels.is_empty() || !pending.schedule.is_empty() {
             let partitions: Vec<i64> =
-                whole.schedule.partitions().chain(whole.exchange.partitions()).collect();
-            let ((cancel_queues, cancel_keys), (queues, keys)) =
-                (whole.cancels.names(), whole.schedule.replaced());
+                pending.schedule.partitions().chain(pending.exchange.partitions()).collect();
+            let (cancel_queues, cancel_keys) = pending.cancels.names();
+            let (queues, keys) = pending.schedule.replaced();
             let rows = transaction
                 .query(
                     &sql.scheduled_take,
                     &[&partitions, &cancel_queues, &cancel_keys, &queues, &keys],
                 )
                 .await?;
-            done.cancels = whole.cancels.read(&rows)?;
+            done.cancels = pending.cancels.read(&rows)?;
         }
-        if !whole.schedule.is_empty() {
-            let rows = transaction.query(&sql.scheduled_add, &whole.schedule.params()).await?;
-            match whole.schedule.read(&rows)? {
-                ScheduleTried::Again(answers) => return Ok(Tried::Schedule(answers)),
-                ScheduleTried::Done(schedule) => done.schedule = schedule,
+        if !pending.schedule.is_empty() {
+            let rows = transaction.query(&sql.scheduled_add, &pending.schedule.params()).await?;
+            match pending.schedule.read(&rows)? {
+                ScheduleAttempt::Again(answers) => return Ok(TransactAttempt::Schedule(answers)),
+                ScheduleAttempt::Done(schedule) => done.schedule = schedule,
             }
         }
-        if !whole.exchange.is_empty() {
-            let rows = transaction.query(&sql.transact, &whole.exchange.params()).await?;
-            match whole.exchange.read(&rows)? {
-                Exchanged::Again(answers) => return Ok(Tried::Push(answers)),
+        if !pending.exchange.is_empty() {
+            let rows = transaction.query(&sql.transact, &pending.exchange.params()).await?;
+            match pending.exchange.read(&rows)? {
+                Exchanged::Again(answers) => return Ok(TransactAttempt::Push(answers)),
                 Exchanged::Refused { index, outcome } => {
-                    return Ok(Tried::Refused(Refusal::Settle { index, outcome }));
+                    return Ok(TransactAttempt::Refused(Refusal::Settle { index, outcome }));
                 }
                 Exchanged::Done(exchange) => done.exchange = exchange,
             }
         }
-        if !whole.enqueue.is_empty() {
+        if !pending.enqueue.is_empty() {
             let flow = self.flow.core();
             (done.envelopes, done.flow_changes) =
-                flow.enqueue_along(transaction, &whole.enqueue).await?;
+                flow.enqueue_piggybacked(transaction, &pending.enqueue).await?;
         }
-        if !whole.emits.is_empty() {
-            done.emitted = self.hook.core().emit_along(transaction, &whole.emits).await?;
+        if !pending.emits.is_empty() {
+            done.emitted = self.hook.core().emit_piggybacked(transaction, &pending.emits).await?;
         }
         let others = Transacted {
             envelopes: done.envelopes.clone(),
@@ -223,22 +236,26 @@ impl PostgresStore {
             ..Transacted::default()
         };
         Ok(match TransactOutcome::judge(others) {
-            TransactOutcome::Refused(refusal) => Tried::Refused(refusal),
-            TransactOutcome::Committed(_) => Tried::Done(done),
+            TransactOutcome::Refused(refusal) => TransactAttempt::Refused(refusal),
+            TransactOutcome::Committed(_) => TransactAttempt::Done(done),
         })
     }
 
-    /// Tells what was committed, here and to other nodes.
-    async fn finish_whole(&self, whole: Whole, done: Done) -> Result<TransactReply, StoreError> {
+    /// Notifies other nodes of the commit, and builds the reply.
+    async fn finish_transaction(
+        &self,
+        pending: PendingTransaction,
+        done: TransactResult,
+    ) -> Result<TransactReply, StoreError> {
         let core = &self.queue.core;
-        let (schedules, mut changes) = core.finish_schedule(whole.schedule, done.schedule)?;
+        let (schedules, mut changes) = core.finish_schedule(pending.schedule, done.schedule)?;
         let (pushes, settles, exchanged) =
-            core.finish_exchange(whole.exchange, done.exchange).await?;
+            core.finish_exchange(pending.exchange, done.exchange).await?;
         changes.extend(exchanged);
-        self.shared.notifier.tell(&changes);
-        self.flow.core().tell(&done.flow_changes);
-        let EmittedAlong { outcomes: emits, changes: hook_changes } = done.emitted;
-        self.hook.core().tell(&hook_changes);
+        self.shared.notifier.notify(&changes);
+        self.flow.core().notify(&done.flow_changes);
+        let PiggybackedEmits { outcomes: emits, changes: hook_changes } = done.emitted;
+        self.hook.core().notify(&hook_changes);
         let (cancels, envelopes) = (done.cancels, done.envelopes);
         let outcome = TransactOutcome::Committed(Transacted {
             cancels,

@@ -1,5 +1,5 @@
-//! Counts messages that were dropped: their tries were used up, and their queue keeps no dead
-//! letters. Each is in the log with its place.
+//! Counts messages that were dropped because their attempts were used up and their queue keeps no
+//! dead letters. Each is logged with its queue, partition and offset or transaction id.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use wakeline_core::QueueName;
 use wakeline_store::{Dropped, SettleItem, SettleOutcome};
 
-/// Queues that are counted by name; the others go together.
+/// The number of queues that are counted by name; the others are counted together.
 const LABELS_MAX: usize = 100;
 
 /// Counts messages that were dropped, by queue.
@@ -17,7 +17,7 @@ pub(crate) struct Drops {
 }
 
 impl Drops {
-    /// Counts what settlements dropped.
+    /// Counts the messages that settlements dropped.
     pub(crate) fn settled(&self, items: &[SettleItem], outcomes: &[SettleOutcome]) {
         for (item, outcome) in items.iter().zip(outcomes) {
             if let SettleOutcome::Settled { queue, partition, dropped: true, .. } = outcome {
@@ -28,7 +28,7 @@ impl Drops {
         }
     }
 
-    /// Counts what a claim dropped.
+    /// Counts the messages that a claim dropped.
     pub(crate) fn expired(&self, all: &[Dropped]) {
         for Dropped { queue, partition, offset } in all {
             tracing::info!(%queue, %partition, offset,

@@ -1,4 +1,4 @@
-//! Why a queue operation failed.
+//! The errors of queue operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use wakeline_core::{PartitionName, QueueName};
 use wakeline_store::StoreError;
 
-/// Why a queue operation failed.
+/// The reason why a queue operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum QueueError {
-    /// As many consumers are parked as this node allows. Come back after a while.
+    /// As many consumers are parked as this node allows. Try again later.
     #[error("too many consumers are waiting on this node: try again later, or on another node")]
     TooManyWaiters {
-        /// When to come back.
+        /// The time to wait before the next attempt.
         retry_after: Duration,
     },
-    /// A queue, or one of its partitions, holds as many messages as its owner allows. Nothing was
-    /// stored. Come back after a while.
+    /// A queue, or one of its partitions, holds as many messages as its limit allows. Nothing was
+    /// stored. Try again later.
     #[error(
         "queue {queue} is full{}, and nothing was stored: try again when its consumers have \
          caught up",
@@ -27,10 +27,10 @@ pub enum QueueError {
         queue: QueueName,
         /// The partition, if it is the one that is full.
         partition: Option<PartitionName>,
-        /// When to come back.
+        /// The time to wait before the next attempt.
         retry_after: Duration,
     },
-    /// The store could not do it.
+    /// The store call failed.
     #[error(transparent)]
     Store(Arc<StoreError>),
 }

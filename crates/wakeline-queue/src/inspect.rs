@@ -1,4 +1,4 @@
-//! What this node tells of itself over time.
+//! The statistics of this node.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::error::QueueError;
 use crate::service::QueueService;
 
 impl QueueService {
-    /// Has figures over time written down while something happens, until `shutdown`; at the end the
-    /// last ones.
-    pub async fn keep_figures(&self, shutdown: CancellationToken) {
+    /// Writes statistics to the store while something happens, until `shutdown`, and then the last
+    /// ones.
+    pub async fn run_statistics(&self, shutdown: CancellationToken) {
         let hub = self.hub.clone();
-        self.figures().run(move || hub.snapshot().waiters, shutdown).await;
+        self.statistics().run(move || hub.snapshot().waiters, shutdown).await;
     }
 
-    /// Has what was counted written down now. Returns of how many queues.
-    pub async fn write_figures(&self) -> Result<u64, QueueError> {
-        Ok(self.figures().write(self.hub.snapshot().waiters).await?)
+    /// Writes what was counted now. Returns the number of queues.
+    pub async fn write_statistics(&self) -> Result<u64, QueueError> {
+        Ok(self.statistics().write(self.hub.snapshot().waiters).await?)
     }
 
-    /// How long ago figures were written down; `None` if never.
-    pub fn figures_age(&self) -> Option<Duration> {
-        self.figures().age()
+    /// Returns the time since statistics were last written; `None` if they never were.
+    pub fn statistics_age(&self) -> Option<Duration> {
+        self.statistics().age()
     }
 
-    /// The id under which this process writes its figures: another one with each start.
+    /// Returns the id under which this process writes its statistics. It changes with each start.
     pub fn node(&self) -> Uuid {
-        self.figures().node()
+        self.statistics().node()
     }
 }

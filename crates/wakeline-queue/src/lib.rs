@@ -1,27 +1,28 @@
-//! The queue face: push, pop, settle, with consumers that wait without polling.
+//! The queue API: push, pop and settle, with consumers that wait without polling.
 //!
 //! # Where it sits
-//! `wakeline-http` calls [`QueueService`]; it calls a store and the wake hub. It knows neither SQL
-//! nor HTTP.
+//! `wakeline-http` calls [`QueueService`], which calls a store and the wake hub. It depends neither
+//! on SQL nor on HTTP.
 //!
 //! # Invariants
-//! * Data flows one way: command, one store call, commit, hint, hub, claim, grant.
-//! * What was sent to the store is finished and hinted even if the caller goes away meanwhile.
-//! * A grant that nobody is left to take is released, uncounted.
+//! * Data flows in one direction: command, one store call, commit, hint, hub, claim, claim result.
+//! * A call that was sent to the store is completed and hinted even if the caller goes away
+//!   meanwhile.
+//! * A claim result without a waiter is released, and does not count as an attempt.
 
-mod chores;
+mod api;
+mod background;
+mod capacity;
 mod drops;
 mod error;
-mod face;
-mod figures;
+mod housekeeper;
 mod inspect;
-mod keeper;
 mod maintenance;
-mod room;
+mod process_usage;
 mod service;
 mod sink;
-mod vitals;
+mod statistics;
 
+pub use api::{PopRequest, QueueApi};
 pub use error::QueueError;
-pub use face::{Ask, QueueFace};
-pub use service::{Pop, Popped, QueueService, QueueServiceOptions};
+pub use service::{PopCommand, PopOutcome, QueueService, QueueServiceOptions};

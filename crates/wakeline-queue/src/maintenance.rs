@@ -1,38 +1,38 @@
-//! Maintenance: suspending and resuming, and what goes with it on a node.
+//! Maintenance: suspends and resumes pushes and pops, and does what this requires on a node.
 //!
 //! # Where it sits
-//! The store keeps what is suspended and judges each push and claim by it; this only asks it to,
-//! wakes this node's waiters, and counts.
+//! The store keeps what is suspended and checks each push and claim against it. This module calls
+//! it, wakes this node's waiters, and counts.
 //!
 //! # Invariants
-//! * What was held back is released by whoever comes across it. The node that ended the maintenance
-//!   goes through all of it besides, so that it is soon seen where nobody pops; if that node dies,
-//!   nothing is lost.
+//! * Messages that were held back are released by any push or pop that finds them. The node that
+//!   ended the maintenance also releases all of them, so that they become available soon in queues
+//!   without pops. If that node dies, nothing is lost.
 
 use wakeline_core::error_chain;
 use wakeline_store::{
-    Carried, Maintenance, MaintenanceSet, PushGate, PushOutcome, SetMaintenance, StoreError,
+    Maintenance, MaintenanceSet, PushGate, PushOutcome, RunToCompletion, SetMaintenance, StoreError,
 };
 
 use crate::{QueueError, QueueService};
 
 impl QueueService {
-    /// What is suspended.
+    /// Returns what is suspended.
     pub async fn maintenance(&self) -> Result<Maintenance, QueueError> {
         Ok(self.store().maintenance().await?)
     }
 
-    /// How many messages are held back.
+    /// Returns the number of messages that are held back.
     pub async fn held_messages(&self) -> Result<u64, QueueError> {
         Ok(self.store().held_messages().await?)
     }
 
-    /// Suspends, or resumes. Everyone who waits hears of it.
+    /// Suspends or resumes pushes and pops, and notifies all waiters.
     pub async fn set_maintenance(&self, set: SetMaintenance) -> Result<MaintenanceSet, QueueError> {
         let service = self.clone();
-        Carried::new(async move {
+        RunToCompletion::new(async move {
             let done = service.store().set_maintenance(set).await?;
-            service.tell_everything();
+            service.notify_all();
             if done.now.pushes == PushGate::Open {
                 tokio::spawn(service.release_all());
             }
@@ -45,7 +45,7 @@ impl QueueService {
         loop {
             match self.store().release_held().await {
                 Ok(0) => return,
-                Ok(_) => self.tell_everything(),
+                Ok(_) => self.notify_all(),
                 Err(error) => {
                     tracing::warn!(
                         error = error_chain(&error),

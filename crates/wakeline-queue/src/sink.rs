@@ -1,4 +1,4 @@
-//! Takes a store's hints in.
+//! Receives the hints of a store.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use wakeline_core::Change;
 use wakeline_store::{HintOrigin, HintSink, LinkState};
 use wakeline_wake::{HintSource, Hub, Link};
 
-use crate::face::QueueFace;
-use crate::room::Rooms;
+use crate::api::QueueApi;
+use crate::capacity::CapacityCache;
 
-/// Passes a store's hints on to the hub.
-pub(crate) struct HubSink {
-    pub(crate) hub: Hub<QueueFace>,
-    pub(crate) rooms: Arc<Rooms>,
+/// Passes a store's hints on to the hub and the capacity cache.
+pub(crate) struct QueueHintSink {
+    pub(crate) hub: Hub<QueueApi>,
+    pub(crate) capacity_cache: Arc<CapacityCache>,
 }
 
-impl HintSink for HubSink {
+impl HintSink for QueueHintSink {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         let source = match origin {
             HintOrigin::InProcess => HintSource::InProcess,
             HintOrigin::Notify => HintSource::Notify,
         };
-        self.rooms.changed(changes);
+        self.capacity_cache.changed(changes);
         self.hub.hint(changes, source);
     }
 
     fn everything(&self) {
-        self.rooms.forget_all();
+        self.capacity_cache.forget_all();
         self.hub.everything();
     }
 

@@ -1,4 +1,4 @@
-//! API keys, and the audit of administrative acts.
+//! API keys and the audit log.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Timestamp};
 use wakeline_store::{
-    AccessStore, ApiKey, AuditEntry, AuditFilter, Deed, NewKey, SecretDigest, StoreError,
+    AccessStore, ApiKey, AuditAction, AuditEntry, AuditFilter, NewKey, SecretDigest, StoreError,
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::Session;
+use crate::command::WriteCommand;
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::DbSession;
 
-/// A key's use is noted once in so many microseconds.
+/// The last use of a key is recorded at most once per this many microseconds.
 const TOUCH_MICROS: i64 = 60 * 1_000_000;
 
-/// A statement of this module.
+/// Includes a statement from `sql/queries`.
 macro_rules! sql {
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/queries/", $name, ".sql"))
@@ -27,7 +27,7 @@ macro_rules! sql {
 #[async_trait]
 impl AccessStore for SqliteStore {
     async fn create_key(&self, key: NewKey) -> Result<bool, StoreError> {
-        self.write(Work::new("create_key", move |s| create(s, &key)).recorded()).await
+        self.write(WriteCommand::new("create_key", move |s| create(s, &key)).recorded()).await
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
@@ -41,7 +41,7 @@ impl AccessStore for SqliteStore {
 
     async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
-        let work = Work::new("revoke_key", move |s| {
+        let work = WriteCommand::new("revoke_key", move |s| {
             let changed = s.conn.prepare_cached(sql!("key_revoke"))?.execute((&id, s.now.0))?;
             Ok(changed > 0)
         });
@@ -55,7 +55,7 @@ impl AccessStore for SqliteStore {
         overlap: Duration,
     ) -> Result<bool, StoreError> {
         let id = id.to_owned();
-        let work = Work::new("rotate_key", move |s| {
+        let work = WriteCommand::new("rotate_key", move |s| {
             let params = (&id, digest, later(s, overlap));
             Ok(s.conn.prepare_cached(sql!("key_rotate"))?.execute(params)? > 0)
         });
@@ -63,7 +63,7 @@ impl AccessStore for SqliteStore {
     }
 
     async fn touch_keys(&self, ids: Vec<String>) -> Result<(), StoreError> {
-        self.write(Work::new("touch_keys", move |s| {
+        self.write(WriteCommand::new("touch_keys", move |s| {
             let mut touch = s.conn.prepare_cached(sql!("key_touch"))?;
             for id in &ids {
                 touch.execute((id, s.now.0, s.now.0 - TOUCH_MICROS))?;
@@ -77,14 +77,14 @@ impl AccessStore for SqliteStore {
         &self,
         partitions: Vec<PartitionId>,
     ) -> Result<Vec<Option<QueueName>>, StoreError> {
-        let work = move |s: &mut Session<'_>| {
+        let work = move |s: &mut DbSession<'_>| {
             partitions.iter().map(|partition| queue_of(s, *partition)).collect()
         };
         self.read("queues_of", work).await
     }
 
     async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError> {
-        let work = move |s: &mut Session<'_>| {
+        let work = move |s: &mut DbSession<'_>| {
             groups.iter().map(|group| group_name(s, group.0.into())).collect()
         };
         self.read("groups_of", work).await
@@ -95,7 +95,7 @@ impl AccessStore for SqliteStore {
     }
 
     async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.write(Work::new("prune_audit", move |s| {
+        self.write(WriteCommand::new("prune_audit", move |s| {
             let before = s.now.0.saturating_sub(micros(older_than));
             Ok(s.conn.prepare_cached(sql!("audit_prune"))?.execute((before, limit))? as u64)
         }))
@@ -103,10 +103,10 @@ impl AccessStore for SqliteStore {
     }
 }
 
-/// Records a deed, at the moment and in the transaction of what it did.
-pub(crate) fn record(s: &Session<'_>, deed: &Deed) -> Res<()> {
-    let Deed { actor, act, target, detail } = deed;
-    s.conn.prepare_cached(sql!("audit_add"))?.execute((s.now.0, actor, act, target, detail))?;
+/// Records an audit action in the transaction of the change that it describes.
+pub(crate) fn record(s: &DbSession<'_>, action: &AuditAction) -> Res<()> {
+    let AuditAction { actor, action, target, detail } = action;
+    s.conn.prepare_cached(sql!("audit_add"))?.execute((s.now.0, actor, action, target, detail))?;
     Ok(())
 }
 
@@ -114,11 +114,11 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn later(s: &Session<'_>, span: Duration) -> i64 {
+fn later(s: &DbSession<'_>, span: Duration) -> i64 {
     s.now.0.saturating_add(micros(span))
 }
 
-fn create(s: &mut Session<'_>, key: &NewKey) -> Res<bool> {
+fn create(s: &mut DbSession<'_>, key: &NewKey) -> Res<bool> {
     let scopes: Vec<_> = key.scopes.iter().map(Scope::to_string).collect();
     let made = s.conn.prepare_cached(sql!("key_add"))?.execute((
         &key.id,
@@ -131,7 +131,7 @@ fn create(s: &mut Session<'_>, key: &NewKey) -> Res<bool> {
     Ok(made > 0)
 }
 
-fn keys(s: &mut Session<'_>, id: Option<&str>) -> Res<Vec<ApiKey>> {
+fn keys(s: &mut DbSession<'_>, id: Option<&str>) -> Res<Vec<ApiKey>> {
     let mut statement = s.conn.prepare_cached(sql!("key_list"))?;
     let mut rows = statement.query([id])?;
     let mut keys = Vec::new();
@@ -151,16 +151,16 @@ fn decode_key(row: &Row<'_>, now: Timestamp) -> Res<ApiKey> {
         Some((former, until)) => Some((decode_digest(&id, former)?, Timestamp(until))),
         None => None,
     };
-    let moment = |column| Ok::<_, Fault>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
+    let time = |column| Ok::<_, StoreFault>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
     Ok(ApiKey {
         name: row.get(1)?,
         scopes: scopes.map_err(corrupt("key", &id))?,
         digest: decode_digest(&id, row.get(3)?)?,
         former,
         created_at: Timestamp(row.get(6)?),
-        expires_at: moment(7)?,
-        last_used_at: moment(8)?,
-        revoked_at: moment(9)?,
+        expires_at: time(7)?,
+        last_used_at: time(8)?,
+        revoked_at: time(9)?,
         read_at: now,
         id,
     })
@@ -170,28 +170,28 @@ fn decode_digest(id: &str, bytes: Vec<u8>) -> Res<SecretDigest> {
     bytes.try_into().map_err(|_| corrupt("key", id)("its digest does not have 32 bytes"))
 }
 
-fn queue_of(s: &Session<'_>, partition: PartitionId) -> Res<Option<QueueName>> {
+fn queue_of(s: &DbSession<'_>, partition: PartitionId) -> Res<Option<QueueName>> {
     let mut statement = s.conn.prepare_cached(sql!("partition_queue"))?;
     let name: Option<String> = statement.query_row([partition.0], |row| row.get(0)).optional()?;
     name.map(|name| QueueName::new(name).map_err(corrupt("partition", partition.0))).transpose()
 }
 
-/// The name of a group; `None` if there is no such group.
-pub(crate) fn group_name(s: &Session<'_>, group: i64) -> Res<Option<GroupName>> {
+/// The name of a group, or `None` if there is no such group.
+pub(crate) fn group_name(s: &DbSession<'_>, group: i64) -> Res<Option<GroupName>> {
     let mut statement = s.conn.prepare_cached(sql!("group_name"))?;
     let name: Option<String> = statement.query_row([group], |row| row.get(0)).optional()?;
     name.map(|name| GroupName::new(name).map_err(corrupt("group", group))).transpose()
 }
 
-fn audit(s: &mut Session<'_>, filter: &AuditFilter) -> Res<Vec<AuditEntry>> {
-    let AuditFilter { before, actor, act, target, limit } = filter;
+fn audit(s: &mut DbSession<'_>, filter: &AuditFilter) -> Res<Vec<AuditEntry>> {
+    let AuditFilter { before, actor, action, target, limit } = filter;
     let mut statement = s.conn.prepare_cached(sql!("audit_list"))?;
-    let entries = statement.query_map((before, actor, act, target, limit), |row| {
+    let entries = statement.query_map((before, actor, action, target, limit), |row| {
         Ok(AuditEntry {
             number: row.get(0)?,
             at: Timestamp(row.get(1)?),
             actor: row.get(2)?,
-            act: row.get(3)?,
+            action: row.get(3)?,
             target: row.get(4)?,
             detail: row.get(5)?,
         })

@@ -1,16 +1,16 @@
 //! Configuration and inspection of queues, and of the store itself.
 
 mod browse;
+mod capacity;
 mod configure;
+mod counts;
 mod dead;
 mod delete;
 mod groups;
 mod inspect;
 mod messages;
 pub(crate) mod redrive;
-mod room;
 pub(crate) mod stats;
-mod tally;
 mod traces;
 
 use std::time::Duration;
@@ -20,15 +20,16 @@ use wakeline_core::{
     Change, GroupName, PartitionId, PartitionName, QueueName, RedriveId, TraceName, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail, GroupPartition,
-    GroupPartitionFilter, Intervened, Intervention, ListedMessages, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, NamedTraces, NewTrace, Page, PartitionDetail, PatchQueue, QueueAdmin,
-    QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueMessages, QueueTraces, Redrive,
-    RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo, Trace, TraceNames, Traced,
+    AddTraceOutcome, BrowsePosition, ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail,
+    GroupPartition, GroupPartitionFilter, Intervention, InterventionOutcome, ListedMessages,
+    MessageDetail, MessageFilter, MessageKey, NamedTraces, NewTrace, Page, PartitionDetail,
+    PatchQueue, QueueAdmin, QueueBackgroundReport, QueueDeadLetters, QueueDetail, QueueGroups,
+    QueueMessages, QueueTraces, Redrive, RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo,
+    Trace, TraceNames,
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 
 #[async_trait]
 impl QueueAdmin for SqliteStore {
@@ -36,16 +37,20 @@ impl QueueAdmin for SqliteStore {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
-        self.write(Work::new("configure", move |s| configure::configure(s, &command)).recorded())
-            .await
+        self.write(
+            WriteCommand::new("configure", move |s| configure::configure(s, &command)).recorded(),
+        )
+        .await
     }
 
     async fn patch(
         &self,
         command: PatchQueue,
     ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
-        self.write(Work::new("patch queue", move |s| configure::patch(s, &command)).recorded())
-            .await
+        self.write(
+            WriteCommand::new("patch queue", move |s| configure::patch(s, &command)).recorded(),
+        )
+        .await
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -56,7 +61,8 @@ impl QueueAdmin for SqliteStore {
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         let queue = queue.clone();
         self.write(
-            Work::new("delete_queue", move |s| configure::delete_queue(s, &queue)).recorded(),
+            WriteCommand::new("delete_queue", move |s| configure::delete_queue(s, &queue))
+                .recorded(),
         )
         .await
     }
@@ -100,14 +106,16 @@ impl QueueGroups for SqliteStore {
     ) -> Result<(u64, Vec<Change>), StoreError> {
         let (group, queue) = (group.clone(), queue.cloned());
         self.write(
-            Work::new("delete_group", move |s| groups::delete_group(s, &group, queue.as_ref()))
-                .recorded(),
+            WriteCommand::new("delete_group", move |s| {
+                groups::delete_group(s, &group, queue.as_ref())
+            })
+            .recorded(),
         )
         .await
     }
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
-        self.write(Work::new("seek", move |s| groups::seek(s, &seek)).recorded()).await
+        self.write(WriteCommand::new("seek", move |s| groups::seek(s, &seek)).recorded()).await
     }
 }
 
@@ -125,7 +133,8 @@ impl QueueDeadLetters for SqliteStore {
         let mut gone = 0;
         loop {
             let filter = filter.clone();
-            let work = Work::new("purge_dead_letters", move |s| dead::purge(s, &filter)).recorded();
+            let work = WriteCommand::new("purge_dead_letters", move |s| dead::purge(s, &filter))
+                .recorded();
             let went = self.write(work).await;
             let went = went.map_err(|error| if gone > 0 { error.after_write() } else { error })?;
             gone += went;
@@ -139,8 +148,10 @@ impl QueueDeadLetters for SqliteStore {
         &self,
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
-        self.write(Work::new("start_redrive", move |s| redrive::start(s, &redrive)).recorded())
-            .await
+        self.write(
+            WriteCommand::new("start_redrive", move |s| redrive::start(s, &redrive)).recorded(),
+        )
+        .await
     }
 
     async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
@@ -148,12 +159,13 @@ impl QueueDeadLetters for SqliteStore {
     }
 
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
-        let work = Work::new("cancel_redrive", move |s| redrive::cancel(s, job));
+        let work = WriteCommand::new("cancel_redrive", move |s| redrive::cancel(s, job));
         self.write(work.recorded()).await.map(|cancelled| cancelled.job)
     }
 
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
-        let work = Work::new("do_queue_chores", move |s| redrive::chores(s, rows));
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError> {
+        let work =
+            WriteCommand::new("run_queue_background", move |s| redrive::run_background(s, rows));
         self.write(work.growing(0)).await
     }
 }
@@ -163,10 +175,10 @@ impl QueueMessages for SqliteStore {
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError> {
-        self.read("browse", move |s| browse::browse(s, &filter, (place, limit))).await
+        self.read("browse", move |s| browse::browse(s, &filter, place, limit)).await
     }
 
     async fn intervene(
@@ -174,16 +186,16 @@ impl QueueMessages for SqliteStore {
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError> {
         let group = group.clone();
-        let work = Work::new("intervene", move |s| {
-            messages::intervene(s, (&message, &group), &intervention)
+        let work = WriteCommand::new("intervene", move |s| {
+            messages::intervene(s, &message, &group, &intervention)
         });
         self.write(work.recorded()).await
     }
 
     async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
-        let work = Work::new("delete_message", move |s| delete::delete(s, &message));
+        let work = WriteCommand::new("delete_message", move |s| delete::delete(s, &message));
         self.write(work.recorded()).await
     }
 
@@ -193,7 +205,8 @@ impl QueueMessages for SqliteStore {
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
         let queue = queue.clone();
-        let work = Work::new("clear_queue", move |s| messages::clear(s, &queue, dead_letters));
+        let work =
+            WriteCommand::new("clear_queue", move |s| messages::clear(s, &queue, dead_letters));
         self.write(work.recorded()).await
     }
 
@@ -204,8 +217,8 @@ impl QueueMessages for SqliteStore {
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
         let (queue, partition) = (queue.clone(), partition.clone());
-        let work = Work::new("clear_partition", move |s| {
-            messages::clear_partition(s, (&queue, &partition), dead_letters)
+        let work = WriteCommand::new("clear_partition", move |s| {
+            messages::clear_partition(s, &queue, &partition, dead_letters)
         });
         self.write(work.recorded()).await
     }
@@ -216,7 +229,7 @@ impl QueueMessages for SqliteStore {
         partition: &PartitionName,
     ) -> Result<bool, StoreError> {
         let (queue, partition) = (queue.clone(), partition.clone());
-        let work = Work::new("delete_partition", move |s| {
+        let work = WriteCommand::new("delete_partition", move |s| {
             messages::delete_partition(s, &queue, &partition)
         });
         self.write(work.recorded()).await
@@ -234,9 +247,10 @@ impl QueueMessages for SqliteStore {
 
 #[async_trait]
 impl QueueTraces for SqliteStore {
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError> {
         let bytes = trace.data.len() + traces::TRACE_BYTES;
-        self.write(Work::new("add_trace", move |s| traces::add(s, &trace)).growing(bytes)).await
+        self.write(WriteCommand::new("add_trace", move |s| traces::add(s, &trace)).growing(bytes))
+            .await
     }
 
     async fn traces(&self, message: MessageKey) -> Result<Vec<Trace>, StoreError> {

@@ -1,10 +1,12 @@
-//! Space kept back beside the database, so that a full disk can still be emptied.
+//! The ballast: a file next to the database that reserves space, so that data can still be deleted
+//! when the disk is full.
 //!
-//! On a full disk SQLite refuses even a DELETE (trap 41). The ballast is given up then: settling
-//! and deleting go on in its place, and pushes are refused until there is room again.
+//! On a full disk SQLite refuses even a DELETE. The store then removes the ballast file: settling
+//! and deleting continue in the freed space, and pushes are refused until there is space again.
 //!
 //! # Invariants
-//! * The file is the state: while it is missing, every process on the database is short of space.
+//! * The file itself is the state: while it is missing, every process on the database treats the
+//!   disk as full.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,10 +20,10 @@ use wakeline_core::error_chain;
 use crate::connect::{PAGE_BYTES, limit_pages, private_file};
 use crate::options::SqliteOptions;
 
-/// How often a missing ballast is tried to be laid again.
+/// Shortest time between two attempts to create a missing ballast file.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// The file that is given up when the disk is full.
+/// The file that is removed when the disk is full.
 pub(crate) struct Ballast {
     folder: PathBuf,
     path: PathBuf,
@@ -41,8 +43,9 @@ impl Ballast {
         }
     }
 
-    /// Lays the ballast if it is missing and there is room for it and as much again.
-    pub(crate) fn lay(&self, conn: &Connection) -> bool {
+    /// Creates the ballast file if it is missing and the disk has space for twice its size. Returns
+    /// whether the file exists, or ballast is disabled.
+    pub(crate) fn ensure(&self, conn: &Connection) -> bool {
         if self.bytes == 0 || self.path.exists() {
             return true;
         }
@@ -53,38 +56,38 @@ impl Ballast {
             }
             *tried = Some(Instant::now());
         }
-        let laid = self.allocate(conn);
-        if let Err(error) = &laid {
+        let created = self.allocate(conn);
+        if let Err(error) = &created {
             tracing::warn!(
                 path = %self.path.display(), error = error_chain(&error),
                 "no space for the ballast file"
             );
             self.remove();
         }
-        laid.is_ok()
+        created.is_ok()
     }
 
-    /// Whether the database may grow: the ballast is there, or what was deleted left that much
-    /// room inside the database.
+    /// Whether the database may grow: the ballast file exists, or deleted data left at least its
+    /// size of free pages inside the database.
     pub(crate) fn may_grow(&self, conn: &Connection) -> bool {
-        self.lay(conn) || self.free_inside(conn) >= self.bytes
+        self.ensure(conn) || self.free_inside(conn) >= self.bytes
     }
 
-    /// Gives the ballast up. False if there was none.
-    pub(crate) fn give_up(&self) -> bool {
+    /// Removes the ballast file. Returns false if there was none.
+    pub(crate) fn release(&self) -> bool {
         let gone = self.bytes > 0 && self.remove();
         if gone {
-            tracing::error!(path = %self.path.display(), "disk full: gave up the ballast file");
+            tracing::error!(path = %self.path.display(), "disk full: removed the ballast file");
             *self.tried.lock() = Some(Instant::now());
         }
         gone
     }
 
-    /// In tests that limit the database's size: lets it grow into the place of the ballast.
-    pub(crate) fn grow_into_its_place(&self, conn: &Connection) {
+    /// In tests that limit the database's size: raises the limit by the size of the ballast.
+    pub(crate) fn raise_page_limit(&self, conn: &Connection) {
         if let Some(pages) = self.pages_max {
             let extra = u32::try_from(self.bytes / PAGE_BYTES).unwrap_or(u32::MAX);
-            // A limit that cannot be raised shows as a full disk in the test that set it.
+            // If the limit cannot be raised, the test that set it sees a full disk.
             let _ = limit_pages(conn, pages.saturating_add(extra));
         }
     }
@@ -109,7 +112,7 @@ impl Ballast {
         }
     }
 
-    /// Writes the ballast where the file system cannot reserve space.
+    /// Writes zeros, for file systems that cannot reserve space.
     fn fill(&self, mut file: File) -> std::io::Result<()> {
         let zeros = std::io::Read::take(std::io::repeat(0), self.bytes);
         std::io::copy(&mut { zeros }, &mut file)?;

@@ -1,12 +1,14 @@
-//! Opens connections that keep the store's promises, and refuses where they cannot be kept.
+//! Opens connections with the settings that the store's guarantees need, and fails where a setting
+//! cannot be applied.
 //!
 //! # Invariants
-//! * Every connection is in WAL mode with `synchronous = FULL`, read back and not just asked for:
-//!   SQLite takes an unknown value silently for NORMAL, which loses acknowledged work (trap 40).
-//! * The database file is opened by SQLite alone. Closing it by other means would drop the locks
-//!   that SQLite holds on it.
-//! * What this store makes, only its owner can read. SQLite gives `-wal` and `-shm` the permissions
-//!   of the database.
+//! * Every connection is in WAL mode with `synchronous = FULL`. Both settings are read back,
+//!   because SQLite silently treats an unknown value as NORMAL, which loses acknowledged writes on
+//!   power loss.
+//! * Only SQLite opens the database file. Closing another file descriptor of it would drop the
+//!   POSIX locks that SQLite holds.
+//! * Files that this store creates are readable by their owner only. SQLite gives `-wal` and `-shm`
+//!   the permissions of the database.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -31,13 +33,13 @@ pub(crate) const PAGE_BYTES: u64 = 4_096;
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The one that writes.
+    /// The single connection that writes.
     Writer,
-    /// One of those that read beside it.
+    /// One of the connections that only read.
     Reader,
 }
 
-/// Opens a connection and makes sure of its settings.
+/// Opens a connection and verifies its settings.
 pub(crate) fn open(options: &SqliteOptions, role: Role) -> Result<Connection, StoreError> {
     if role == Role::Writer {
         make_private(&options.path);
@@ -46,34 +48,34 @@ pub(crate) fn open(options: &SqliteOptions, role: Role) -> Result<Connection, St
     configure(&conn, options, role).map_err(|error| database(OPEN, error))?;
     let journal: String = pragma(&conn, "journal_mode")?;
     let synchronous: i64 = pragma(&conn, "synchronous")?;
-    durable(&journal, synchronous)?;
+    check_durability(&journal, synchronous)?;
     Ok(conn)
 }
 
-/// Makes the file, if there is none, for its owner only; SQLite would let everybody read it. If it
-/// cannot be made SQLite cannot either, and says why.
+/// Creates the file, if it does not exist, readable by its owner only; SQLite would make it
+/// readable by everyone. If this fails, SQLite fails too and reports the reason.
 #[cfg(target_os = "linux")]
 fn make_private(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
-    // Not by opening it, which would have to be followed by closing it.
+    // `open` would need a `close`, which drops the locks that SQLite holds on the file.
     let _ = mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
 }
 
-/// The same where a file can only be made by opening it. At worst two connections of one process
-/// meet while they make it, when there is nothing in it yet.
+/// The same for systems where a file can only be created by opening it. At worst two connections of
+/// one process race to create it while it is still empty.
 #[cfg(not(target_os = "linux"))]
 fn make_private(path: &Path) {
     let _ = private_file().create_new(true).open(path);
 }
 
-/// How to write a file beside the database, for its owner only.
+/// Options to open a file next to the database for writing, accessible by its owner only.
 pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Makes a folder beside the database, for its owner only, unless there is one.
+/// Creates a folder next to the database, accessible by its owner only, unless it exists.
 pub(crate) fn make_private_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -85,10 +87,10 @@ fn configure(
 ) -> Result<(), rusqlite::Error> {
     conn.busy_timeout(options.busy_timeout())?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED_MAX);
-    // Otherwise SQLite plans a cached statement anew whenever another value is bound to a LIMIT
-    // or a range, which costs several times what running it does.
+    // Otherwise SQLite plans a cached statement again whenever another value is bound to a LIMIT
+    // or a range, which costs several times as much as running it.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    write_ahead(conn, options.busy_timeout())?;
+    switch_to_wal(conn, options.busy_timeout())?;
     conn.execute_batch(include_str!("../sql/queries/settings.sql"))?;
     conn.pragma_update(None, "wal_autocheckpoint", checkpoint_pages(options.ballast_bytes))?;
     match role {
@@ -102,25 +104,26 @@ fn configure(
     Ok(())
 }
 
-/// Pages in the write-ahead log after which they move into the database. On a full disk they can
-/// only do so in the place of the ballast, so there are no more of them than fit there.
+/// Number of pages in the write-ahead log that triggers a checkpoint. On a full disk a checkpoint
+/// can only use the space of the ballast, so the log must not hold more pages than fit there.
 fn checkpoint_pages(ballast_bytes: u64) -> i64 {
     let fitting = i64::try_from(ballast_bytes / PAGE_BYTES).unwrap_or(i64::MAX);
     if fitting == 0 { CHECKPOINT_PAGES } else { fitting.clamp(100, CHECKPOINT_PAGES) }
 }
 
-/// Moves the write-ahead log into the database and gives its space back.
+/// Moves the write-ahead log into the database and truncates the log.
 pub(crate) fn checkpoint(conn: &Connection) -> Result<(), rusqlite::Error> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Sets how far the database may grow, for tests of a full disk.
+/// Limits the size of the database, for tests of a full disk.
 pub(crate) fn limit_pages(conn: &Connection, pages: u32) -> Result<(), rusqlite::Error> {
     conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
 }
 
-/// Switches to WAL. SQLite does not wait for a rival that is switching too, so this tries again.
-fn write_ahead(conn: &Connection, timeout: Duration) -> Result<(), rusqlite::Error> {
+/// Switches to WAL. SQLite does not wait for another process that is switching at the same time, so
+/// this retries until the timeout.
+fn switch_to_wal(conn: &Connection, timeout: Duration) -> Result<(), rusqlite::Error> {
     let started = Instant::now();
     loop {
         match conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
@@ -140,7 +143,7 @@ fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<
 }
 
 /// Refuses settings under which an answered write could be lost.
-fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
+fn check_durability(journal: &str, synchronous: i64) -> Result<(), StoreError> {
     if journal != "wal" {
         let reason = format!(
             "the database's journal_mode is {journal:?} and could not be set to \"wal\": check \
@@ -158,7 +161,7 @@ fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses network file systems: their locks and their shared memory cannot be trusted.
+/// Refuses network file systems, whose locks and shared memory are unreliable.
 pub(crate) fn refuse_network(options: &SqliteOptions) -> Result<(), StoreError> {
     let folder = options.folder();
     let file_system = rustix::fs::statfs(folder).map_err(|error| {
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_connection_is_durable_and_says_so_when_read_back() {
+    fn every_connection_has_durable_settings_when_read_back() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = SqliteOptions::new(folder.path().join("w.db"));
         for role in [Role::Writer, Role::Reader] {
@@ -233,23 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn the_log_never_outgrows_the_ballast() {
+    fn the_write_ahead_log_never_outgrows_the_ballast() {
         assert_eq!(checkpoint_pages(16 * 1024 * 1024), 4_000);
         assert_eq!(checkpoint_pages(2 * 1024 * 1024), 512);
         assert_eq!(checkpoint_pages(0), 4_000);
     }
 
     #[test]
-    fn settings_that_lose_acknowledged_work_are_refused() {
-        durable("wal", 2).expect("the safe settings");
+    fn settings_that_lose_acknowledged_writes_are_refused() {
+        check_durability("wal", 2).expect("the safe settings");
         for (journal, synchronous) in [("wal", 1), ("wal", 0), ("delete", 2), ("memory", 2)] {
-            let refused = durable(journal, synchronous);
+            let refused = check_durability(journal, synchronous);
             assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{journal}");
         }
     }
 
     #[test]
-    fn network_file_systems_are_refused_by_name_and_local_ones_are_not() {
+    fn network_file_systems_are_refused_and_local_ones_are_not() {
         assert_eq!(network_file_system(0x6969), Some("NFS"));
         assert_eq!(network_file_system(0x0102_1997), Some("9p"));
         for local in [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e] {

@@ -1,17 +1,17 @@
-//! SQLite's error codes, by what the caller does next. The only place that knows them.
+//! Maps SQLite's error codes to store errors. No other module looks at the codes.
 
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 use wakeline_store::{BoxError, StoreError};
 
-/// What goes wrong inside an operation, before it is named for the caller.
+/// An error inside an operation, before the operation's name is added for the caller.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    /// The database said so.
+pub(crate) enum StoreFault {
+    /// SQLite reported an error.
     #[error(transparent)]
     Db(#[from] rusqlite::Error),
-    /// A row is corrupt.
+    /// A row cannot be decoded.
     #[error("{what} {id} is corrupt in the store")]
     Corrupt {
         what: &'static str,
@@ -19,19 +19,19 @@ pub(crate) enum Fault {
         #[source]
         source: BoxError,
     },
-    /// The disk is too full for what was asked.
+    /// The disk, or the database, is too full for the operation.
     #[error("the disk or the database is full")]
     Full,
-    /// Something is stored encrypted only, and there are no keys.
+    /// The operation needs encryption keys, and this node has none.
     #[error("this node has no encryption keys")]
     NoKeys,
-    /// Pushes are refused for the time of a maintenance.
+    /// Pushes are refused during maintenance.
     #[error("pushes are refused during maintenance")]
     Maintenance,
-    /// The command itself is wrong.
+    /// A field of the command is invalid.
     #[error("{field} {reason}")]
     Invalid { field: &'static str, reason: String },
-    /// A defect: the command panicked. What it wrote was undone.
+    /// The command panicked, which is a defect. Its writes were rolled back.
     #[error(
         "the command panicked, and what it wrote was rolled back; this is a defect: report it \
          with the panic's message from the log"
@@ -39,10 +39,10 @@ pub(crate) enum Fault {
     Panicked,
 }
 
-pub(crate) type Res<T> = Result<T, Fault>;
+pub(crate) type Res<T> = Result<T, StoreFault>;
 
-impl Fault {
-    /// Whether the disk, or the database, has no room left.
+impl StoreFault {
+    /// Whether the disk, or the database, has no space left.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Db(error) => is_full(error),
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// Whether a row is the reason: others can be read.
+    /// Whether the cause is one corrupt row, so that other rows can still be read.
     pub(crate) fn is_of_a_row(&self) -> bool {
         match self {
             Self::Db(error) => undecodable(error).is_some(),
@@ -58,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// The error of an operation that nothing came of.
+    /// Converts to the store error of the given operation.
     pub(crate) fn named(self, operation: &'static str) -> StoreError {
         match self {
             Self::Db(error) => database(operation, error),
@@ -72,30 +72,30 @@ impl Fault {
     }
 }
 
-/// Makes a [`Fault::Corrupt`] of whatever a decoder said about a row.
+/// Wraps a decoding error of a row in a [`StoreFault::Corrupt`].
 pub(crate) fn corrupt<E: Into<BoxError>>(
     what: &'static str,
     id: impl std::fmt::Display,
-) -> impl FnOnce(E) -> Fault {
-    move |source| Fault::Corrupt { what, id: id.to_string(), source: source.into() }
+) -> impl FnOnce(E) -> StoreFault {
+    move |source| StoreFault::Corrupt { what, id: id.to_string(), source: source.into() }
 }
 
-/// The database cannot be used at all, for a reason in words.
+/// The error for a database that cannot be used at all.
 pub(crate) fn unusable(operation: &'static str, reason: impl Into<String>) -> StoreError {
     StoreError::Unavailable { operation, source: reason.into().into() }
 }
 
-/// The store was closed, or its writer is gone.
+/// The error of a call after the store was closed, or after its writer ended.
 pub(crate) fn closed(operation: &'static str) -> StoreError {
-    unusable(operation, "the store was closed: no call is possible any more")
+    unusable(operation, "the store is closed")
 }
 
-/// What a database error means for an operation.
+/// Converts a database error to the store error of an operation.
 pub(crate) fn database(operation: &'static str, error: rusqlite::Error) -> StoreError {
     shared(operation, Arc::new(error))
 }
 
-/// The same for an error that several commands of one transaction share.
+/// Like [`database`], for an error that several commands of one transaction share.
 pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> StoreError {
     if let Some(column) = undecodable(&error) {
         let id = format!("{column} of a row that {operation} read");
@@ -122,14 +122,14 @@ pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> St
     }
 }
 
-/// Whether the disk, or the database, has no room left. If it is the `-shm` file that cannot grow,
-/// SQLite does not say so: it reports an I/O error of that file's size.
+/// Whether the disk, or the database, has no space left. If the `-shm` file cannot grow, SQLite
+/// reports an I/O error about that file's size instead of `SQLITE_FULL`.
 pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
     let Some(error) = error.sqlite_error() else { return false };
     error.code == ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
 }
 
-/// The column whose value has the wrong type, lies outside its range, or is no text.
+/// The column whose value has the wrong type, is out of range, or is not valid text.
 fn undecodable(error: &rusqlite::Error) -> Option<String> {
     match error {
         rusqlite::Error::InvalidColumnType(_, name, _) => Some(name.clone()),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_say_what_the_caller_does_next() {
+    fn sqlite_codes_map_to_store_errors() {
         use rusqlite::ffi;
         for code in [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_IOERR_FSYNC] {
             assert!(matches!(database("op", failure(code)), StoreError::Transient { .. }));

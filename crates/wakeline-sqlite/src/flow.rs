@@ -1,10 +1,10 @@
 //! Durable orchestrations: each operation is one command for the writer, or one read.
 
 mod admin;
+mod claim_outcome;
 mod commit;
 mod delete;
 mod erase;
-mod found;
 mod instance;
 mod kv;
 mod lane;
@@ -34,18 +34,18 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
     HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PruneOptions, PruneReport, RenewOutcome, RetriedPiece, RetryPlace, Suspension,
+    PruneOptions, PruneReport, RenewOutcome, RetriedBatch, RetryPosition, Suspension,
     TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, Unclaimed,
     Watched, WorkClaim, WorkClaimed,
 };
 
-pub(crate) use names::Names;
+pub(crate) use names::NameCache;
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::Res;
 use crate::hook;
-use crate::session::Session;
+use crate::session::DbSession;
 
 #[async_trait]
 impl FlowStore for SqliteStore {
@@ -55,14 +55,15 @@ impl FlowStore for SqliteStore {
         requests: Vec<TurnRequest>,
     ) -> Result<EnqueueReply, StoreError> {
         let bytes = message::bytes(&envelopes);
-        let work = Work::new("enqueue", move |s| enqueue(s, &envelopes, &requests)).recorded();
+        let work =
+            WriteCommand::new("enqueue", move |s| enqueue(s, &envelopes, &requests)).recorded();
         self.write(work.growing(bytes)).await
     }
 
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
-        let work = Work::new("claim_turns", move |s| turn::claim(s, &lines));
+        let work = WriteCommand::new("claim_turns", move |s| turn::claim(s, &lines));
         let found = self.write(work.peeking(move |s| turn::peek(s, &same))).await?;
         found.answer("claim_turns")
     }
@@ -70,7 +71,7 @@ impl FlowStore for SqliteStore {
     async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError> {
         let bytes = commit::bytes(&commit);
         let checks = hook::check_emits(self, &commit.emits).await?;
-        let work = Work::new("commit_turn", move |s| {
+        let work = WriteCommand::new("commit_turn", move |s| {
             s.emit_checks.clone_from(&checks);
             commit::commit(s, &commit)
         });
@@ -79,13 +80,16 @@ impl FlowStore for SqliteStore {
 
     async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
         let bytes = work.payload.len();
-        self.write(Work::new("enqueue_work", move |s| work::enqueue(s, &work)).growing(bytes)).await
+        self.write(
+            WriteCommand::new("enqueue_work", move |s| work::enqueue(s, &work)).growing(bytes),
+        )
+        .await
     }
 
     async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
-        let work = Work::new("claim_work", move |s| line::claim(s, &lines));
+        let work = WriteCommand::new("claim_work", move |s| line::claim(s, &lines));
         let found = self.write(work.peeking(move |s| line::peek(s, &same))).await?;
         found.answer("claim_work")
     }
@@ -95,8 +99,8 @@ impl FlowStore for SqliteStore {
         completion: Completion,
         requests: Vec<TurnRequest>,
     ) -> Result<CompletionReply, StoreError> {
-        let work = move |s: &mut Session<'_>| work::complete(s, &completion, &requests);
-        self.write(Work::new("complete_work", work)).await
+        let work = move |s: &mut DbSession<'_>| work::complete(s, &completion, &requests);
+        self.write(WriteCommand::new("complete_work", work)).await
     }
 
     async fn renew(
@@ -104,7 +108,7 @@ impl FlowStore for SqliteStore {
         tokens: Vec<FlowToken>,
         span: Duration,
     ) -> Result<Vec<RenewOutcome>, StoreError> {
-        self.write(Work::new("renew", move |s| lease::renew(s, &tokens, span))).await
+        self.write(WriteCommand::new("renew", move |s| lease::renew(s, &tokens, span))).await
     }
 
     async fn abandon(
@@ -113,8 +117,8 @@ impl FlowStore for SqliteStore {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        let how = lease::GiveBack { delay, uncounted };
-        self.write(Work::new("abandon", move |s| lease::abandon(s, token, how))).await
+        let how = lease::AbandonOptions { delay, uncounted };
+        self.write(WriteCommand::new("abandon", move |s| lease::abandon(s, token, how))).await
     }
 
     async fn keep_sessions(
@@ -123,7 +127,7 @@ impl FlowStore for SqliteStore {
         span: Duration,
         idle: Duration,
     ) -> Result<u64, StoreError> {
-        self.write(Work::new("keep_sessions", move |s| {
+        self.write(WriteCommand::new("keep_sessions", move |s| {
             if owners.is_empty() {
                 return session::tidy(s);
             }
@@ -157,7 +161,7 @@ impl FlowReader for SqliteStore {
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
         let instances = Arc::new(instances);
         let same = Arc::clone(&instances);
-        let work = Work::new("watch", move |s| read::watch(s, &instances));
+        let work = WriteCommand::new("watch", move |s| read::watch(s, &instances));
         self.write(work.peeking(move |s| read::peek(s, &same))).await
     }
 
@@ -169,7 +173,7 @@ impl FlowReader for SqliteStore {
         bytes_max: usize,
     ) -> Result<HistoryPage, StoreError> {
         let instance = instance.clone();
-        let piece = read::Piece { execution, from_event, bytes_max };
+        let piece = read::HistoryRange { execution, from_event, bytes_max };
         self.read("history", move |s| read::history(s, &instance, &piece)).await
     }
 
@@ -215,7 +219,8 @@ impl FlowAdmin for SqliteStore {
     ) -> Result<bool, StoreError> {
         let instance = instance.clone();
         self.write(
-            Work::new("suspend", move |s| admin::suspend(s, &instance, &suspension)).recorded(),
+            WriteCommand::new("suspend", move |s| admin::suspend(s, &instance, &suspension))
+                .recorded(),
         )
         .await
     }
@@ -225,29 +230,33 @@ impl FlowAdmin for SqliteStore {
         token: FlowToken,
         suspension: Suspension,
     ) -> Result<bool, StoreError> {
-        let work = move |s: &mut Session<'_>| admin::suspend_turn(s, token, &suspension);
-        self.write(Work::new("suspend_turn", work)).await
+        let work = move |s: &mut DbSession<'_>| admin::suspend_turn(s, token, &suspension);
+        self.write(WriteCommand::new("suspend_turn", work)).await
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
         let instance = instance.clone();
-        self.write(Work::new("resume", move |s| admin::resume(s, &instance)).recorded()).await
+        self.write(WriteCommand::new("resume", move |s| admin::resume(s, &instance)).recorded())
+            .await
     }
 
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
-        let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &capabilities, after);
-        self.write(Work::new("retry_mismatched", work)).await
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
+        let work = move |s: &mut DbSession<'_>| admin::retry_mismatched(s, &capabilities, after);
+        self.write(WriteCommand::new("retry_mismatched", work)).await
     }
 
     async fn terminate(
         &self,
         command: TerminateInstance,
     ) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        self.write(Work::new("terminate", move |s| admin::terminate(s, &command)).recorded()).await
+        self.write(
+            WriteCommand::new("terminate", move |s| admin::terminate(s, &command)).recorded(),
+        )
+        .await
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
@@ -271,41 +280,41 @@ impl FlowAdmin for SqliteStore {
     }
 
     async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
-        let work = Work::new("clear_deleted", erase::clear_deleted);
+        let work = WriteCommand::new("clear_deleted", erase::clear_deleted);
         self.write(work.peeking(|s| erase::peek_deleted(s))).await
     }
 }
 
-/// What messages take of the disk, roughly.
+/// Approximate size of messages on disk.
 pub(crate) fn bytes(envelopes: &[Envelope]) -> usize {
     message::bytes(envelopes)
 }
 
-/// Puts messages into lanes; leases turns that this makes available to the requests.
+/// Adds messages to lanes, and leases the turns that this makes available to the requests.
 pub(crate) fn enqueue(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     envelopes: &[Envelope],
     requests: &[TurnRequest],
 ) -> Res<EnqueueReply> {
-    let mut lanes = lane::Lanes::default();
+    let mut lanes = lane::InstanceLanes::default();
     let mut outcomes = Vec::with_capacity(envelopes.len());
     for envelope in envelopes {
         outcomes.push(message::store(s, &mut lanes, envelope)?);
     }
     let opened = lanes.finish(s)?;
-    let (turns, changes) = turn::born(s, opened, requests)?;
+    let (turns, changes) = turn::lease_on_insert(s, opened, requests)?;
     Ok(EnqueueReply { outcomes, turns, changes })
 }
 
-/// When the lines have something next. Reads only.
-fn sweep(s: &mut Session<'_>, lines: &[FlowLine]) -> Res<Vec<Option<Duration>>> {
+/// When each line has something to claim next. Reads only.
+fn sweep(s: &mut DbSession<'_>, lines: &[FlowLine]) -> Res<Vec<Option<Duration>>> {
     let mut answers = Vec::with_capacity(lines.len());
     for line in lines {
         let due = match line {
             FlowLine::Turns(capabilities) => turn::line_due(s, capabilities)?,
             FlowLine::Work { filter, owner } => line::line_due(s, filter, owner.as_ref())?,
             FlowLine::Outcome(instance) => {
-                let state = lane::Lane::named(s, instance)?.and_then(|lane| lane.state);
+                let state = lane::InstanceLane::named(s, instance)?.and_then(|lane| lane.state);
                 state.filter(|state| state.is_ended()).map(|_| s.now.0)
             }
         };

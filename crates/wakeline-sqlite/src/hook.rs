@@ -3,18 +3,18 @@
 mod admin;
 mod application;
 mod attempt;
+mod background_task;
+mod cache;
 mod catalog;
-mod chore;
 mod claim;
 mod delivery;
 mod emit;
 mod endpoint;
 mod event_type;
 mod fan_out;
-mod held;
+mod held_leases;
 mod job;
 mod key;
-mod known;
 mod lane;
 mod lease;
 mod limits;
@@ -23,6 +23,7 @@ mod page;
 mod read;
 mod settle;
 mod slots;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,22 +35,22 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, ChoreReport, Delivery, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    EmitOutcome, EmitReply, EndpointStats, ExpireMessages, ExpiredMessages, HookAdmin, HookReader,
-    HookStore, Job, JobSpec, MessageFilter, NewMessage, Page, PageRequest, ResendOutcome,
-    SettleDelivery, SettledDelivery, StoredMessage,
+    Attempt, AttemptFilter, Delivery, DeliveryClaim, DeliveryClaimed, DeliveryJob, DeliveryRequest,
+    EmitOutcome, EmitReply, EndpointStats, ExpireMessages, ExpiredMessages, HookAdmin,
+    HookBackgroundReport, HookMessageFilter, HookPage, HookReader, HookStore, JobSpec, NewMessage,
+    PageRequest, ResendOutcome, SettleDelivery, SettledDelivery, StoredMessage,
 };
 
+pub(crate) use cache::HookCache;
 pub(crate) use emit::EmitCheck;
 pub(crate) use fan_out::FanOuts;
-pub(crate) use known::Known;
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// A statement of webhooks.
+/// Includes a statement from `sql/queries` whose name begins with `hook_`.
 macro_rules! sql {
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/queries/hook_", $name, ".sql"))
@@ -62,10 +63,10 @@ impl HookStore for SqliteStore {
     async fn emit(
         &self,
         message: NewMessage,
-        asks: Vec<DeliveryAsk>,
+        requests: Vec<DeliveryRequest>,
     ) -> Result<EmitReply, StoreError> {
         let bytes = message::bytes(&message);
-        let work = Work::new("emit", move |s| emit::emit(s, &message, &asks));
+        let work = WriteCommand::new("emit", move |s| emit::emit(s, &message, &requests));
         self.write(work.growing(bytes)).await
     }
 
@@ -75,9 +76,9 @@ impl HookStore for SqliteStore {
     ) -> Result<Vec<DeliveryClaimed>, StoreError> {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
-        let work = Work::new("claim_deliveries", move |s| claim::claim(s, &lines));
+        let work = WriteCommand::new("claim_deliveries", move |s| claim::claim(s, &lines));
         let found = self.write(work.peeking(move |s| claim::peek(s, &same))).await?;
-        match found.spoilt {
+        match found.corrupt_row {
             Some(fault) => Err(fault.named("claim_deliveries")),
             None => Ok(found.outcomes),
         }
@@ -87,7 +88,7 @@ impl HookStore for SqliteStore {
         &self,
         ends: Vec<SettleDelivery>,
     ) -> Result<Vec<SettledDelivery>, StoreError> {
-        self.write(Work::new("settle_deliveries", move |s| {
+        self.write(WriteCommand::new("settle_deliveries", move |s| {
             ends.iter().map(|end| settle::settle(s, end)).collect()
         }))
         .await
@@ -97,7 +98,8 @@ impl HookStore for SqliteStore {
         &self,
         tokens: Vec<DeliveryToken>,
     ) -> Result<Vec<HookChange>, StoreError> {
-        self.write(Work::new("release_deliveries", move |s| settle::release(s, &tokens))).await
+        self.write(WriteCommand::new("release_deliveries", move |s| settle::release(s, &tokens)))
+            .await
     }
 
     async fn extend_deliveries(
@@ -105,8 +107,8 @@ impl HookStore for SqliteStore {
         tokens: Vec<DeliveryToken>,
         span: Duration,
     ) -> Result<Vec<bool>, StoreError> {
-        let work = move |s: &mut Session<'_>| settle::extend(s, &tokens, span);
-        self.write(Work::new("extend_deliveries", work)).await
+        let work = move |s: &mut DbSession<'_>| settle::extend(s, &tokens, span);
+        self.write(WriteCommand::new("extend_deliveries", work)).await
     }
 
     async fn sweep_hook(&self, lines: Vec<HookLine>) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -125,17 +127,17 @@ impl HookReader for SqliteStore {
     ) -> Result<Option<StoredMessage>, StoreError> {
         let (application, message) = (application.clone(), message.clone());
         let work =
-            move |s: &mut Session<'_>| read::message(s, &application, &message, with_content);
+            move |s: &mut DbSession<'_>| read::message(s, &application, &message, with_content);
         self.read("hook_message", work).await
     }
 
     async fn messages(
         &self,
         application: ApplicationId,
-        filter: MessageFilter,
+        filter: HookMessageFilter,
         page: PageRequest<HookMessageId>,
-    ) -> Result<Page<StoredMessage>, StoreError> {
-        let work = move |s: &mut Session<'_>| read::messages(s, application, &filter, &page);
+    ) -> Result<HookPage<StoredMessage>, StoreError> {
+        let work = move |s: &mut DbSession<'_>| read::messages(s, application, &filter, &page);
         self.read("hook_messages", work).await
     }
 
@@ -144,8 +146,8 @@ impl HookReader for SqliteStore {
         application: ApplicationId,
         message: HookMessageId,
         page: PageRequest<EndpointId>,
-    ) -> Result<Page<Delivery>, StoreError> {
-        let work = move |s: &mut Session<'_>| read::deliveries(s, (application, message), &page);
+    ) -> Result<HookPage<Delivery>, StoreError> {
+        let work = move |s: &mut DbSession<'_>| read::deliveries(s, application, message, &page);
         self.read("deliveries", work).await
     }
 
@@ -162,8 +164,8 @@ impl HookReader for SqliteStore {
         application: ApplicationId,
         filter: AttemptFilter,
         page: PageRequest<AttemptId>,
-    ) -> Result<Page<Attempt>, StoreError> {
-        let work = move |s: &mut Session<'_>| read::attempts(s, application, &filter, &page);
+    ) -> Result<HookPage<Attempt>, StoreError> {
+        let work = move |s: &mut DbSession<'_>| read::attempts(s, application, &filter, &page);
         self.read("attempts", work).await
     }
 
@@ -181,7 +183,7 @@ impl HookReader for SqliteStore {
         endpoint: EndpointId,
         since: Option<Timestamp>,
     ) -> Result<EndpointStats, StoreError> {
-        let work = move |s: &mut Session<'_>| read::stats(s, (application, endpoint), since);
+        let work = move |s: &mut DbSession<'_>| read::stats(s, application, endpoint, since);
         self.read("endpoint_stats", work).await
     }
 }
@@ -197,8 +199,10 @@ impl HookAdmin for SqliteStore {
         let (application, message) = (application.clone(), message.clone());
         let endpoint = endpoint.clone();
         self.write(
-            Work::new("resend", move |s| admin::resend(s, &application, (&message, &endpoint)))
-                .recorded(),
+            WriteCommand::new("resend", move |s| {
+                admin::resend(s, &application, &message, &endpoint)
+            })
+            .recorded(),
         )
         .await
     }
@@ -212,8 +216,8 @@ impl HookAdmin for SqliteStore {
         let (application, message) = (application.clone(), message.clone());
         let endpoint = endpoint.cloned();
         self.write(
-            Work::new("cancel", move |s| {
-                admin::cancel(s, &application, (&message, endpoint.as_ref()))
+            WriteCommand::new("cancel", move |s| {
+                admin::cancel(s, &application, &message, endpoint.as_ref())
             })
             .recorded(),
         )
@@ -227,7 +231,7 @@ impl HookAdmin for SqliteStore {
     ) -> Result<bool, StoreError> {
         let (application, message) = (application.clone(), message.clone());
         self.write(
-            Work::new("expunge_payload", move |s| {
+            WriteCommand::new("expunge_payload", move |s| {
                 admin::expunge_payload(s, &application, &message)
             })
             .recorded(),
@@ -243,8 +247,8 @@ impl HookAdmin for SqliteStore {
     ) -> Result<bool, StoreError> {
         let (application, message) = (application.clone(), message.clone());
         self.write(
-            Work::new("expunge_response", move |s| {
-                admin::expunge_response(s, (&application, &message), attempt)
+            WriteCommand::new("expunge_response", move |s| {
+                admin::expunge_response(s, &application, &message, attempt)
             })
             .recorded(),
         )
@@ -255,35 +259,44 @@ impl HookAdmin for SqliteStore {
         &self,
         application: &ApplicationRef,
         job: JobSpec,
-    ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
+    ) -> Result<Option<(DeliveryJob, Vec<HookChange>)>, StoreError> {
         let application = application.clone();
-        self.write(Work::new("start_job", move |s| job::start(s, &application, &job)).recorded())
-            .await
+        self.write(
+            WriteCommand::new("start_job", move |s| job::start(s, &application, &job)).recorded(),
+        )
+        .await
     }
 
-    async fn job(&self, job: JobId) -> Result<Option<Job>, StoreError> {
+    async fn job(&self, job: JobId) -> Result<Option<DeliveryJob>, StoreError> {
         self.read("job", move |s| Ok(job::by_id(s, job)?.map(|work| work.job))).await
     }
 
-    async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
-        self.write(Work::new("do_chores", move |s| chore::work(s, rows)).peeking(chore::peek)).await
+    async fn run_background(&self, rows: u32) -> Result<HookBackgroundReport, StoreError> {
+        self.write(
+            WriteCommand::new("run_background", move |s| background_task::work(s, rows))
+                .peeking(background_task::peek),
+        )
+        .await
     }
 
     async fn expire_messages(
         &self,
         command: ExpireMessages,
     ) -> Result<ExpiredMessages, StoreError> {
-        self.write(Work::new("expire_messages", move |s| chore::expire(s, &command))).await
+        self.write(WriteCommand::new("expire_messages", move |s| {
+            background_task::expire(s, &command)
+        }))
+        .await
     }
 }
 
-/// What messages take of the disk, roughly.
+/// Approximate size of messages on disk.
 pub(crate) fn bytes(messages: &[NewMessage]) -> usize {
     messages.iter().map(message::bytes).sum()
 }
 
-/// Checks messages against their event types, off the threads that others wait for: before a commit
-/// of something else that stores them.
+/// Checks messages against their event types before another command stores them in its commit. The
+/// check runs on a blocking thread, so that neither the writer nor a reader waits for it.
 pub(crate) async fn check_emits(
     store: &SqliteStore,
     messages: &[NewMessage],
@@ -306,29 +319,29 @@ pub(crate) async fn check_emits(
     checked.map_err(|error| StoreError::Fatal { operation: OPERATION, source: error.into() })
 }
 
-/// Stores messages in a commit of something else, in order.
+/// Stores messages in the commit of another command, in order.
 pub(crate) fn emit_all(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     messages: &[NewMessage],
 ) -> Res<(Vec<EmitOutcome>, Vec<HookChange>)> {
     let mut outcomes = Vec::with_capacity(messages.len());
     let mut changes = Vec::new();
     let mut checks = std::mem::take(&mut s.emit_checks).into_iter();
     for message in messages {
-        let reply = emit::along(s, message, checks.next())?;
+        let reply = emit::emit_checked(s, message, checks.next())?;
         outcomes.push(reply.outcome);
         changes.extend(reply.changes);
     }
     Ok((outcomes, lane::merged(changes)))
 }
 
-/// When the lines have something next. Reads only.
-fn sweep(s: &mut Session<'_>, lines: &[HookLine]) -> Res<Vec<Option<Duration>>> {
+/// When each line has something to claim next. Reads only.
+fn sweep(s: &mut DbSession<'_>, lines: &[HookLine]) -> Res<Vec<Option<Duration>>> {
     let mut answers = Vec::with_capacity(lines.len());
     for line in lines {
         let due = match line {
             HookLine::Push | HookLine::PushFresh | HookLine::Pull(_) => claim::line_due(s, line)?,
-            HookLine::Chores => chore::due(s)?,
+            HookLine::Background => background_task::due(s)?,
         };
         answers.push(due.map(|due| s.now.until(Timestamp(due))));
     }

@@ -1,36 +1,46 @@
-//! What is stored encrypted, and sealing it anew with another key.
+//! Encrypted rows, and encrypting them again with another key.
 //!
 //! # Where it sits
-//! Implements `KeyedStore`. `wakeline rekey` goes through the kinds step by step.
+//! Implements `KeyedStore`. `wakeline rekey` processes one kind of row after the other, step by
+//! step.
 //!
 //! # Invariants
-//! * A step is one transaction of the writer, short enough to be in nobody's way.
-//! * What cannot be opened stays as it is, and is told.
+//! * A step is one short transaction of the writer, so that it delays no other command much.
+//! * Rows that cannot be decrypted stay unchanged and are reported.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use uuid::Uuid;
 use wakeline_core::{EndpointId, MessageId};
-use wakeline_seal::KeyRing;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_store::{
-    EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, SealingError, StoreError,
+    EncryptedEndpointField, EncryptedKind, KeyedStore, KeysNeeded, PayloadEncryptionError, Rekeyed,
+    StoreError,
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::Session;
+use crate::command::WriteCommand;
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::DbSession;
 
 const OPERATION: &str = "rekey";
 
-/// Rows that a step looks at.
+/// Number of rows that one step processes.
 const STEP_LEN: u32 = 200;
+
+/// A kind of row with an encrypted payload, and its statements.
+struct PayloadRows {
+    /// The name of such a row in reports.
+    what: &'static str,
+    read: &'static str,
+    write: &'static str,
+}
 
 #[async_trait]
 impl KeyedStore for SqliteStore {
-    fn use_keys(&self, keys: Arc<KeyRing>) {
-        self.sealing().use_keys(keys);
+    fn use_keys(&self, keys: Arc<EncryptionKeys>) {
+        self.encryption().use_keys(keys);
     }
 
     async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
@@ -44,67 +54,77 @@ impl KeyedStore for SqliteStore {
         .await
     }
 
-    async fn rekey(&self, kind: SealedKind, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
-        self.sealing().keys(OPERATION)?;
-        let step = move |s: &mut Session<'_>| match kind {
-            SealedKind::Messages => messages(s, after.as_deref()),
-            SealedKind::Scheduled => {
-                let read = include_str!("../sql/queries/rekey_scheduled.sql");
-                let write = include_str!("../sql/queries/rekey_scheduled_one.sql");
-                payloads(s, "scheduled message", (read, write), after.as_deref())
+    async fn rekey(
+        &self,
+        kind: EncryptedKind,
+        after: Option<Vec<u8>>,
+    ) -> Result<Rekeyed, StoreError> {
+        self.encryption().keys(OPERATION)?;
+        let step = move |s: &mut DbSession<'_>| match kind {
+            EncryptedKind::Messages => messages(s, after.as_deref()),
+            EncryptedKind::Scheduled => {
+                let rows = PayloadRows {
+                    what: "scheduled message",
+                    read: include_str!("../sql/queries/rekey_scheduled.sql"),
+                    write: include_str!("../sql/queries/rekey_scheduled_one.sql"),
+                };
+                payloads(s, &rows, after.as_deref())
             }
-            SealedKind::DeadLetters => {
-                let read = include_str!("../sql/queries/rekey_dead_letters.sql");
-                let write = include_str!("../sql/queries/rekey_dead_letter.sql");
-                payloads(s, "dead letter", (read, write), after.as_deref())
+            EncryptedKind::DeadLetters => {
+                let rows = PayloadRows {
+                    what: "dead letter",
+                    read: include_str!("../sql/queries/rekey_dead_letters.sql"),
+                    write: include_str!("../sql/queries/rekey_dead_letter.sql"),
+                };
+                payloads(s, &rows, after.as_deref())
             }
-            SealedKind::Traces => {
-                let read = include_str!("../sql/queries/rekey_traces.sql");
-                let write = include_str!("../sql/queries/rekey_trace.sql");
-                payloads(s, "trace", (read, write), after.as_deref())
+            EncryptedKind::Traces => {
+                let rows = PayloadRows {
+                    what: "trace",
+                    read: include_str!("../sql/queries/rekey_traces.sql"),
+                    write: include_str!("../sql/queries/rekey_trace.sql"),
+                };
+                payloads(s, &rows, after.as_deref())
             }
-            SealedKind::Endpoints => endpoints(s, after.as_deref()),
+            EncryptedKind::Endpoints => endpoints(s, after.as_deref()),
         };
-        self.write(Work::new(OPERATION, step).recorded()).await
+        self.write(WriteCommand::new(OPERATION, step).recorded()).await
     }
 }
 
-fn messages(s: &Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
+fn messages(s: &DbSession<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
     let (partition, offset) = match after {
         Some(after) => {
-            let (partition, offset) = after.split_at_checked(8).ok_or_else(foreign)?;
+            let (partition, offset) = after.split_at_checked(8).ok_or_else(invalid_position)?;
             (number(partition)?, number(offset)?)
         }
         None => (i64::MIN, i64::MIN),
     };
-    type Found = (i64, i64, Vec<u8>, Option<Vec<u8>>);
+    type FoundRow = (i64, i64, Vec<u8>, Option<Vec<u8>>);
     let sql = include_str!("../sql/queries/rekey_messages.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-    let rows: Vec<Found> =
+    let rows: Vec<FoundRow> =
         statement.query_map((partition, offset, STEP_LEN), read)?.collect::<Result<_, _>>()?;
     let mut done = Rekeyed::default();
     for (partition, offset, id, stored) in &rows {
         done.next = Some([partition.to_be_bytes(), offset.to_be_bytes()].concat());
         let Some(stored) = stored else { continue };
         let place = format!("message {partition}/{offset}");
-        let Some(sealed) = reseal(s, id, stored, (place, &mut done))? else { continue };
+        let payload = KeyedPayload { place, id, stored };
+        let Some(encrypted) = reencrypt(s, &payload, &mut done)? else { continue };
         let sql = include_str!("../sql/queries/rekey_message.sql");
-        s.conn.prepare_cached(sql)?.execute((partition, offset, sealed))?;
-        done.resealed += 1;
+        s.conn.prepare_cached(sql)?.execute((partition, offset, encrypted))?;
+        done.reencrypted += 1;
     }
     Ok(ended(done, rows.len()))
 }
 
-/// A step over rows that have a number, the id that they are bound to, and a payload.
-fn payloads(
-    s: &Session<'_>,
-    what: &str,
-    (read_sql, write_sql): (&str, &str),
-    after: Option<&[u8]>,
-) -> Res<Rekeyed> {
+/// Runs a step over rows with a number, the message id that their encryption is bound to, and a
+/// payload.
+fn payloads(s: &DbSession<'_>, kind: &PayloadRows, after: Option<&[u8]>) -> Res<Rekeyed> {
     let after = after.map_or(Ok(i64::MIN), number)?;
-    let mut statement = s.conn.prepare_cached(read_sql)?;
+    let mut statement = s.conn.prepare_cached(kind.read)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let rows: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> =
         statement.query_map((after, STEP_LEN), read)?.collect::<Result<_, _>>()?;
@@ -112,35 +132,46 @@ fn payloads(
     for (number, id, stored) in &rows {
         done.next = Some(number.to_be_bytes().to_vec());
         let Some(stored) = stored else { continue };
-        let place = format!("{what} {number}");
-        let Some(sealed) = reseal(s, id, stored, (place, &mut done))? else { continue };
-        s.conn.prepare_cached(write_sql)?.execute((number, sealed))?;
-        done.resealed += 1;
+        let place = format!("{} {number}", kind.what);
+        let payload = KeyedPayload { place, id, stored };
+        let Some(encrypted) = reencrypt(s, &payload, &mut done)? else { continue };
+        s.conn.prepare_cached(kind.write)?.execute((number, encrypted))?;
+        done.reencrypted += 1;
     }
     Ok(ended(done, rows.len()))
 }
 
-/// A payload sealed anew; `None` if there is nothing to do, or if it cannot be, which is told.
-fn reseal(
-    s: &Session<'_>,
-    id: &[u8],
-    stored: &[u8],
-    (place, done): (String, &mut Rekeyed),
+/// A stored payload that is encrypted again.
+struct KeyedPayload<'a> {
+    /// The name of its row in reports.
+    place: String,
+    /// The message id that its encryption is bound to.
+    id: &'a [u8],
+    stored: &'a [u8],
+}
+
+/// Encrypts a payload with the current key. Returns `None` if it already is, or if it cannot be
+/// decrypted, which is added to the report.
+fn reencrypt(
+    s: &DbSession<'_>,
+    payload: &KeyedPayload<'_>,
+    done: &mut Rekeyed,
 ) -> Res<Option<Vec<u8>>> {
-    let id = MessageId(Uuid::from_slice(id).map_err(corrupt("message", &place))?);
-    match s.sealing.reseal(id, stored) {
-        Ok(sealed) => Ok(sealed),
-        Err(SealingError::NoKeys) => Err(Fault::NoKeys),
-        Err(SealingError::Seal(why)) => {
+    let KeyedPayload { place, id, stored } = payload;
+    let id = MessageId(Uuid::from_slice(id).map_err(corrupt("message", place))?);
+    match s.encryption.reencrypt(id, stored) {
+        Ok(encrypted) => Ok(encrypted),
+        Err(PayloadEncryptionError::NoKeys) => Err(StoreFault::NoKeys),
+        Err(PayloadEncryptionError::Encryption(why)) => {
             done.failed.push(format!("{place}: {why}"));
             Ok(None)
         }
     }
 }
 
-fn endpoints(s: &mut Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
+fn endpoints(s: &mut DbSession<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
     let after = after.map_or(Ok(i64::MIN), number)?;
-    let keys = s.sealing.keys(OPERATION).map_err(|_| Fault::NoKeys)?;
+    let keys = s.encryption.keys(OPERATION).map_err(|_| StoreFault::NoKeys)?;
     let sql = include_str!("../sql/queries/rekey_endpoints.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -153,44 +184,54 @@ fn endpoints(s: &mut Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
         let id = EndpointId(Uuid::from_slice(id).map_err(corrupt("endpoint", number))?);
         let mut changed = false;
         if !headers.is_empty() {
-            match keys.reseal(EndpointSeal::Headers.place(id).as_bytes(), headers) {
-                Ok(Some(sealed)) => {
+            match keys
+                .reencrypt(EncryptedEndpointField::Headers.associated_data(id).as_bytes(), headers)
+            {
+                Ok(Some(encrypted)) => {
                     let sql = include_str!("../sql/queries/rekey_headers.sql");
-                    s.conn.prepare_cached(sql)?.execute((number, sealed))?;
+                    s.conn.prepare_cached(sql)?.execute((number, encrypted))?;
                     changed = true;
                 }
                 Ok(None) => {}
                 Err(why) => done.failed.push(format!("headers of {id}: {why}")),
             }
         }
-        changed |= secrets(s, (*number, id), keys, &mut done)?;
-        done.resealed += u64::from(changed);
+        changed |= secrets(s, KeyedEndpoint { number: *number, id }, keys, &mut done)?;
+        done.reencrypted += u64::from(changed);
     }
-    if done.resealed > 0 {
+    if done.reencrypted > 0 {
         s.cache.clear();
     }
     Ok(ended(done, rows.len()))
 }
 
-/// Whether a signing key of an endpoint was sealed anew.
+/// An endpoint whose secrets are encrypted again.
+struct KeyedEndpoint {
+    number: i64,
+    /// The id that the encryption of its secrets is bound to.
+    id: EndpointId,
+}
+
+/// Encrypts the secrets of an endpoint with the current key. Returns whether any changed.
 fn secrets(
-    s: &Session<'_>,
-    (number, id): (i64, EndpointId),
-    keys: &KeyRing,
+    s: &DbSession<'_>,
+    endpoint: KeyedEndpoint,
+    keys: &EncryptionKeys,
     done: &mut Rekeyed,
 ) -> Res<bool> {
-    let place = EndpointSeal::Secret.place(id);
+    let KeyedEndpoint { number, id } = endpoint;
+    let place = EncryptedEndpointField::Secret.associated_data(id);
     let sql = include_str!("../sql/queries/rekey_secrets.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let rows: Vec<(i64, Vec<u8>)> =
         statement.query_map([number], read)?.collect::<Result<_, _>>()?;
     let mut changed = false;
-    for (secret, sealed) in rows {
-        match keys.reseal(place.as_bytes(), &sealed) {
-            Ok(Some(sealed)) => {
+    for (secret, stored) in rows {
+        match keys.reencrypt(place.as_bytes(), &stored) {
+            Ok(Some(encrypted)) => {
                 let sql = include_str!("../sql/queries/rekey_secret.sql");
-                s.conn.prepare_cached(sql)?.execute((number, secret, sealed))?;
+                s.conn.prepare_cached(sql)?.execute((number, secret, encrypted))?;
                 changed = true;
             }
             Ok(None) => {}
@@ -200,16 +241,16 @@ fn secrets(
     Ok(changed)
 }
 
-/// A step that saw fewer rows than it asked for was the last.
+/// Finishes a step. It was the last one if it read fewer rows than its limit.
 fn ended(done: Rekeyed, seen: usize) -> Rekeyed {
     Rekeyed { next: done.next.filter(|_| seen == STEP_LEN as usize), ..done }
 }
 
 fn number(bytes: &[u8]) -> Res<i64> {
-    bytes.try_into().map(i64::from_be_bytes).map_err(|_| foreign())
+    bytes.try_into().map(i64::from_be_bytes).map_err(|_| invalid_position())
 }
 
-fn foreign() -> Fault {
+fn invalid_position() -> StoreFault {
     let reason = "must be the next value of an earlier step".to_owned();
-    Fault::Invalid { field: "after", reason }
+    StoreFault::Invalid { field: "after", reason }
 }

@@ -1,24 +1,26 @@
 //! The SQLite store: durable queues, orchestrations and webhooks in one file, for one machine.
 //!
 //! # Where it sits
-//! Implements the traits of `wakeline-store`. Only the composition root names it.
+//! Implements the traits of `wakeline-store`. Only the crates that choose a store (the binary, the
+//! facade `wakeline` and the adapter `wakeline-duroxide`) depend on it.
 //!
 //! # How it works
-//! One thread writes and commits what waits together ([`SqliteStore`] sends it commands); a few
-//! connections read beside it. Other processes on the same file are told through small files in
-//! the folder `<database>.hints`.
+//! One writer thread runs the commands that [`SqliteStore`] sends it, and commits those that wait
+//! together in one transaction. A few connections read concurrently. Other processes on the same
+//! file are notified through small files in the folder `<database>.hints`.
 //!
 //! # Invariants
-//! * An answered write is on the disk: WAL with `synchronous = FULL`, read back at the start.
-//! * The store's clock counts elapsed time, and never runs backwards within the file.
-//! * All writing transactions begin as writers (`BEGIN IMMEDIATE`), so none fails half-way because
-//!   another process was faster.
+//! * An answered write is on disk: the journal mode is WAL with `synchronous = FULL`, and both
+//!   settings are read back when a connection opens.
+//! * The store's clock counts elapsed time, and never runs backwards for one file.
+//! * Every write transaction starts with `BEGIN IMMEDIATE`, so none fails half-way because another
+//!   process took the write lock first.
 
 mod access;
 mod admin;
 mod ballast;
-mod call;
 mod clock;
+mod command;
 mod connect;
 mod error;
 mod flow;
@@ -37,7 +39,7 @@ mod writer;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use wakeline_store::{Sealing, StoreError};
+use wakeline_store::{PayloadEncryption, StoreError};
 
 pub use migrate::{MigrationStatus, dump_schema, migrate_status, migrate_up};
 pub use options::SqliteOptions;
@@ -46,31 +48,31 @@ pub use options::TestClock;
 pub use writer::WriterCounters;
 
 use ballast::Ballast;
-use call::Work;
-use clock::Clock;
+use clock::StoreClock;
+use command::WriteCommand;
 use connect::Role;
 use error::Res;
-use listener::Listener;
+use listener::HintFileListener;
 use readers::Readers;
-use session::Session;
-use writer::{Tools, Writer};
+use session::DbSession;
+use writer::{Writer, WriterResources};
 
-/// A queue store in one SQLite file. Cheap to clone: all clones are one store.
+/// A store in one SQLite file. Cloning is cheap: all clones share the same store.
 #[derive(Clone)]
 pub struct SqliteStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
+struct StoreInner {
     options: SqliteOptions,
     writer: Writer,
     readers: Arc<Readers>,
-    listener: Arc<Listener>,
-    sealing: Arc<Sealing>,
+    listener: Arc<HintFileListener>,
+    encryption: Arc<PayloadEncryption>,
 }
 
 impl SqliteStore {
-    /// Opens the database, making it if it does not exist, and brings its schema up to date.
+    /// Opens the database, creates it if it does not exist, and migrates its schema.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         tokio::task::spawn_blocking(move || Self::open_blocking(options))
             .await
@@ -85,20 +87,21 @@ impl SqliteStore {
             migrate::up(&conn)?;
         }
         migrate::require_current(&conn)?;
-        let clock = Clock::open(options.clock.clone(), &conn);
+        let clock = StoreClock::open(options.clock.clone(), &conn);
         let clock = Arc::new(clock.map_err(|error| error::database("open", error))?);
-        ballast.lay(&conn);
-        let sealing = Arc::new(Sealing::default());
-        let readers = Readers::open(&options, Arc::clone(&clock), Arc::clone(&sealing))?;
+        ballast.ensure(&conn);
+        let encryption = Arc::new(PayloadEncryption::default());
+        let readers = Readers::open(&options, Arc::clone(&clock), Arc::clone(&encryption))?;
         let readers = Arc::new(readers);
-        let listener = Arc::new(Listener::start(&options));
+        let listener = Arc::new(HintFileListener::start(&options));
         let sidecar = listener.sidecar();
-        let tools = Tools { conn, clock, ballast, sidecar, sealing: Arc::clone(&sealing) };
-        let writer = Writer::start(tools)?;
-        Ok(Self { inner: Arc::new(Inner { options, writer, readers, listener, sealing }) })
+        let resources =
+            WriterResources { conn, clock, ballast, sidecar, encryption: Arc::clone(&encryption) };
+        let writer = Writer::start(resources)?;
+        Ok(Self { inner: Arc::new(StoreInner { options, writer, readers, listener, encryption }) })
     }
 
-    /// How much the writer has done since the store was opened.
+    /// Returns what the writer has done since the store was opened.
     pub fn counters(&self) -> WriterCounters {
         self.inner.writer.counters()
     }
@@ -107,27 +110,30 @@ impl SqliteStore {
         &self.inner.options
     }
 
-    pub(crate) fn sealing(&self) -> &Sealing {
-        &self.inner.sealing
+    pub(crate) fn encryption(&self) -> &PayloadEncryption {
+        &self.inner.encryption
     }
 
-    pub(crate) fn listener(&self) -> &Listener {
+    pub(crate) fn listener(&self) -> &HintFileListener {
         &self.inner.listener
     }
 
-    pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: WriteCommand<T>,
+    ) -> Result<T, StoreError> {
         self.inner.writer.call(work).await
     }
 
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&mut Session<'_>) -> Res<T> + Send + 'static,
+        work: impl FnOnce(&mut DbSession<'_>) -> Res<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.inner.readers.read(operation, work).await
     }
 
-    /// Housekeeping that the safety sweep brings along: what dead processes left behind.
+    /// Removes the hint files of dead processes. Runs with each safety sweep.
     pub(crate) fn tidy(&self) {
         let listener = Arc::clone(&self.inner.listener);
         drop(tokio::task::spawn_blocking(move || listener.tidy()));
@@ -140,11 +146,11 @@ impl SqliteStore {
     }
 }
 
-/// Opens the connection that writes. After a crash SQLite reads the log into the `-shm` file first,
-/// which then has to grow: on a full disk in the place of the ballast.
+/// Opens the connection that writes. After a crash SQLite first rebuilds the `-shm` file from the
+/// write-ahead log. On a full disk this file can only grow if the ballast file is removed.
 fn open_writer(options: &SqliteOptions, ballast: &Ballast) -> Result<Connection, StoreError> {
     match connect::open(options, Role::Writer) {
-        Err(StoreError::Full { .. }) if ballast.give_up() => connect::open(options, Role::Writer),
+        Err(StoreError::Full { .. }) if ballast.release() => connect::open(options, Role::Writer),
         opened => opened,
     }
 }

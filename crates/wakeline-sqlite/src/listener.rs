@@ -1,15 +1,16 @@
-//! Watches the hints of other processes on the same file, and feeds them to the faces.
+//! Watches the hints of other processes on the same file, and passes them to the hint sinks.
 //!
 //! # Where it sits
-//! [`HintFeed`] of the store. The watching itself starts with the store, so that a process
-//! without waiters still knows whether anybody is there to be told.
+//! Implements [`HintFeed`] for the store. Watching starts when the store is opened, so that a
+//! process without waiters also learns whether other processes need its hints.
 //!
 //! # Invariants
-//! * Who leaves may have written since it was last read: then, too, anything may have changed.
-//! * Files that somebody removes while the process runs are made again, and watched again: at once
-//!   if the removal was seen, else with the next safety sweep. Until then the link is down.
-//! * Watching is believed only after this process saw a touch of its own file: in some container
-//!   mounts no event ever comes. Then the link is off, and polling takes over.
+//! * A process that leaves may have written since its file was last read, so its departure is
+//!   treated as "anything may have changed".
+//! * Hint files that are removed while the process runs are created and watched again: at once if
+//!   the removal was seen, otherwise with the next safety sweep. Until then the link is down.
+//! * Watching counts as working only after this process saw an event for its own file, because some
+//!   container mounts never deliver events. Without the event the link is off, and the store polls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,38 +27,38 @@ use crate::SqliteStore;
 use crate::options::SqliteOptions;
 use crate::sidecar::Sidecar;
 
-/// How long the first event of our own may take.
+/// Longest wait for the event about this process's own file.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 
-/// The watch over the folder of hints.
-pub(crate) struct Listener {
+/// Watches the folder of hint files.
+pub(crate) struct HintFileListener {
     sidecar: Arc<Sidecar>,
     watching: Watching,
     state: LinkState,
 }
 
-/// The watcher, which is replaced when what it watches was removed.
+/// The current watcher. It is replaced when the watched folder was removed.
 type Watching = Arc<Mutex<Option<RecommendedWatcher>>>;
 
-impl Listener {
-    /// Joins the other processes and begins to watch. Never fails: what cannot be had is told by
-    /// the state of the link.
+impl HintFileListener {
+    /// Creates this process's hint file and starts to watch. It never fails: problems are reported
+    /// as the state of the link.
     pub(crate) fn start(options: &SqliteOptions) -> Self {
         if !options.hints {
-            return Self::off(Sidecar::alone(), "hints between processes are switched off");
+            return Self::off(Sidecar::disabled(), "hints between processes are switched off");
         }
         let sidecar = match Sidecar::join(&options.beside(".hints")) {
             Ok(sidecar) => Arc::new(sidecar),
             Err(error) => {
                 let reason = format!("the folder of hint files cannot be used: {error}");
-                return Self::off(Sidecar::alone(), reason);
+                return Self::off(Sidecar::disabled(), reason);
             }
         };
         let watching = Watching::default();
         match watch(&sidecar, &watching) {
             Ok(watcher) => {
                 *watching.lock() = Some(watcher);
-                sidecar.look_around();
+                sidecar.scan();
                 Self { sidecar, watching, state: LinkState::Up }
             }
             Err(reason) => {
@@ -77,52 +78,53 @@ impl Listener {
         Arc::clone(&self.sidecar)
     }
 
-    /// Makes again what was removed, and removes what dead processes left behind.
+    /// Creates removed hint files again, and deletes the files of dead processes.
     pub(crate) fn tidy(&self) {
         if self.watching.lock().is_some() {
             restore(&self.sidecar, &self.watching);
-            self.sidecar.look_around();
+            self.sidecar.scan();
         }
     }
 
-    /// Ends the watch and leaves.
+    /// Stops watching and removes this process's hint file.
     pub(crate) fn close(&self) {
         drop(self.watching.lock().take());
         self.sidecar.leave();
     }
 }
 
-/// Whether an event about our own file was seen.
+/// Whether an event about this process's own file was seen.
 #[derive(Default)]
 struct Probe {
     seen: Mutex<bool>,
     changed: Condvar,
 }
 
-/// Makes this process's file again if somebody removed it, and watches again.
+/// Creates this process's hint file again if it was removed, and starts a new watcher.
 fn restore(sidecar: &Arc<Sidecar>, watching: &Watching) {
     let mut watcher = watching.lock();
-    if watcher.is_none() || sidecar.is_there() {
+    if watcher.is_none() || sidecar.exists() {
         return;
     }
     let folder = sidecar.folder().display();
-    tracing::warn!(%folder, "the files of hints were removed; they are made again");
+    tracing::warn!(%folder, "the hint files were removed; creating them again");
     let link = |state: LinkState| {
         for sink in sidecar.sinks() {
             sink.link(state.clone());
         }
     };
-    link(LinkState::Down { reason: "the files of hints were removed".into() });
-    let joined = sidecar.join_again().map_err(|error| format!("they cannot be made: {error}"));
+    link(LinkState::Down { reason: "the hint files were removed".into() });
+    let joined =
+        sidecar.join_again().map_err(|error| format!("the hint files cannot be created: {error}"));
     match joined.and_then(|()| watch(sidecar, watching)) {
         Ok(again) => {
             *watcher = Some(again);
             drop(watcher);
-            sidecar.look_around();
+            sidecar.scan();
             link(LinkState::Up);
             sidecar.everything();
         }
-        // The next safety sweep tries it again.
+        // The next safety sweep tries again.
         Err(reason) => tracing::warn!(reason, "no hints of other processes are received"),
     }
 }
@@ -139,8 +141,8 @@ fn watch(sidecar: &Arc<Sidecar>, watching: &Watching) -> Result<RecommendedWatch
             };
             let removed = event.as_ref().is_ok_and(|event| removed(&event.kind));
             handle(&sidecar, &probe, event);
-            if removed && !sidecar.is_there() {
-                // Not here: the watcher whose thread this is will be replaced.
+            if removed && !sidecar.exists() {
+                // Not on this thread: it belongs to the watcher that `restore` replaces.
                 let watching = watching.clone();
                 std::thread::spawn(move || {
                     if let Some(watching) = watching.upgrade() {
@@ -150,17 +152,18 @@ fn watch(sidecar: &Arc<Sidecar>, watching: &Watching) -> Result<RecommendedWatch
             }
         }
     };
-    let failed = |error| format!("the folder for hints cannot be watched: {error}");
+    let failed = |error| format!("the folder of hint files cannot be watched: {error}");
     let mut watcher = notify::recommended_watcher(handler).map_err(failed)?;
     watcher.watch(sidecar.folder(), RecursiveMode::NonRecursive).map_err(failed)?;
-    sidecar.touch().map_err(|error| format!("hints cannot be written: {error}"))?;
+    sidecar.touch().map_err(|error| format!("the hint file cannot be written: {error}"))?;
     let mut seen = probe.seen.lock();
     if !*seen {
         probe.changed.wait_for(&mut seen, PROBE_MAX);
     }
-    match *seen {
-        true => Ok(watcher),
-        false => Err("no event came for a file that was changed in the folder of hints".into()),
+    if *seen {
+        Ok(watcher)
+    } else {
+        Err("a file changed in the folder of hint files, but no event was received".into())
     }
 }
 
@@ -169,18 +172,18 @@ fn handle(sidecar: &Sidecar, probe: &Probe, event: notify::Result<Event>) {
         Ok(event) if !event.need_rescan() => event,
         // Events were lost: anything may have happened.
         _ => {
-            sidecar.look_around();
+            sidecar.scan();
             sidecar.everything();
             return;
         }
     };
     match event.kind {
-        // Our own reading makes these; looking again would never end.
+        // Reading the files causes these events, so reading again would loop forever.
         EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)) => {}
-        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_)) => sidecar.look_around(),
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_)) => sidecar.scan(),
         EventKind::Remove(_) => {
-            sidecar.look_around();
-            // A process that is soon done, as a command is, may leave before it is heard.
+            sidecar.scan();
+            // A short-lived process, such as a CLI command, may leave before its hints are read.
             if event.paths.iter().any(|path| sidecar.is_peer(path)) {
                 sidecar.everything();
             }
@@ -215,7 +218,7 @@ impl HintFeed for SqliteStore {
     }
 }
 
-/// Takes a sink away again, also if the feed is dropped before its shutdown.
+/// Removes a sink on drop, also if the feed is dropped before its shutdown.
 struct Feeding {
     sidecar: Arc<Sidecar>,
     number: u64,

@@ -1,8 +1,8 @@
-//! Maintenance: what is suspended, and what is held back meanwhile.
+//! Maintenance mode: suspended pushes and pops, and messages held until it ends.
 //!
 //! # Where it sits
-//! Pushes and claims ask their session, which reads the row once and forgets it when another
-//! process wrote. What is held back are rows of `scheduled`.
+//! Pushes and claims read the state from their session, which caches it until another process
+//! writes. Held messages are rows of `scheduled`.
 
 use async_trait::async_trait;
 use rusqlite::OptionalExtension as _;
@@ -11,12 +11,12 @@ use wakeline_store::{
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::{Res, corrupt};
 use crate::queue::schedule;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// A statement of this module.
+/// Includes a statement from `sql/queries`.
 macro_rules! sql {
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/queries/", $name, ".sql"))
@@ -30,7 +30,7 @@ impl QueueMaintenance for SqliteStore {
     }
 
     async fn set_maintenance(&self, wish: SetMaintenance) -> Result<MaintenanceSet, StoreError> {
-        self.write(Work::new("set_maintenance", move |s| set(s, wish)).recorded()).await
+        self.write(WriteCommand::new("set_maintenance", move |s| set(s, wish)).recorded()).await
     }
 
     async fn held_messages(&self) -> Result<u64, StoreError> {
@@ -38,12 +38,12 @@ impl QueueMaintenance for SqliteStore {
     }
 
     async fn release_held(&self) -> Result<u64, StoreError> {
-        self.write(Work::new("release_held", release)).await
+        self.write(WriteCommand::new("release_held", release)).await
     }
 }
 
-/// What is suspended.
-pub(crate) fn read(s: &Session<'_>) -> Res<Maintenance> {
+/// Reads the maintenance state.
+pub(crate) fn read(s: &DbSession<'_>) -> Res<Maintenance> {
     let mut statement = s.conn.prepare_cached(sql!("maintenance_read"))?;
     let (pushes, pops_paused): (i64, bool) =
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -56,7 +56,7 @@ pub(crate) fn read(s: &Session<'_>) -> Res<Maintenance> {
     Ok(Maintenance { pushes, pops_paused })
 }
 
-fn set(s: &mut Session<'_>, wish: SetMaintenance) -> Res<MaintenanceSet> {
+fn set(s: &mut DbSession<'_>, wish: SetMaintenance) -> Res<MaintenanceSet> {
     let before = s.maintenance()?;
     let now = wish.applied_to(before);
     let pushes = match now.pushes {
@@ -70,13 +70,13 @@ fn set(s: &mut Session<'_>, wish: SetMaintenance) -> Res<MaintenanceSet> {
     Ok(MaintenanceSet { before, now })
 }
 
-fn held(s: &Session<'_>) -> Res<u64> {
+fn held(s: &DbSession<'_>) -> Res<u64> {
     let count: i64 =
         s.conn.prepare_cached(sql!("maintenance_held"))?.query_row([], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-fn release(s: &mut Session<'_>) -> Res<u64> {
+fn release(s: &mut DbSession<'_>) -> Res<u64> {
     let queue: Option<i64> = (s.conn.prepare_cached(sql!("maintenance_due"))?)
         .query_row([], |row| row.get(0))
         .optional()?;

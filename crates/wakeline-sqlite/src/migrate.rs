@@ -1,8 +1,8 @@
-//! Brings the schema up to date: forward only, each migration once, under the write lock.
+//! Migrates the schema: forward only, each migration once, under the write lock.
 //!
 //! # Invariants
-//! * What was applied is never changed: a different checksum is refused, and so is a schema newer
-//!   than this program.
+//! * An applied migration never changes: a different checksum is refused, and so is a schema that
+//!   is newer than this program.
 //! * Any number of processes may start at once; each migration is applied by one of them.
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use wakeline_store::StoreError;
 
 use crate::connect::{self, Role};
-use crate::error::{Fault, Res, unusable};
+use crate::error::{Res, StoreFault, unusable};
 use crate::options::SqliteOptions;
 
 const MIGRATE: &str = "migrate";
@@ -135,18 +135,19 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// One migration and whether the database has it.
+/// One migration and whether it was applied to the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
-    /// Its number; they are applied in this order.
+    /// The migration's number. Migrations are applied in this order.
     pub version: i64,
-    /// What it is about.
+    /// A short description of the migration.
     pub name: String,
-    /// Whether the database has it.
+    /// Whether the migration was applied to the database.
     pub applied: bool,
 }
 
-/// Brings the database up to date, making it if it does not exist. Returns all migrations.
+/// Applies all missing migrations, and creates the database if it does not exist. Returns all
+/// migrations.
 pub async fn migrate_up(options: &SqliteOptions) -> Result<Vec<MigrationStatus>, StoreError> {
     blocking(options, |options| {
         connect::refuse_network(options)?;
@@ -157,10 +158,10 @@ pub async fn migrate_up(options: &SqliteOptions) -> Result<Vec<MigrationStatus>,
     .await
 }
 
-/// What the database has, and what it lacks. Makes no database.
+/// Returns all migrations and whether each was applied. Does not create a database.
 pub async fn migrate_status(options: &SqliteOptions) -> Result<Vec<MigrationStatus>, StoreError> {
     blocking(options, |options| {
-        // Metadata only: the file itself is opened by SQLite alone.
+        // This reads metadata only: no code but SQLite may open the file.
         if !options.path.exists() {
             return Ok(list(|_| false));
         }
@@ -179,7 +180,7 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| StoreError::Fatal { operation: MIGRATE, source: error.into() })?
 }
 
-/// Applies what is missing.
+/// Applies the missing migrations.
 pub(crate) fn up(conn: &Connection) -> Result<(), StoreError> {
     let run = || -> Res<Result<(), StoreError>> {
         conn.execute_batch("BEGIN IMMEDIATE")?;
@@ -201,13 +202,13 @@ pub(crate) fn up(conn: &Connection) -> Result<(), StoreError> {
     };
     let done = run().map_err(|fault| fault.named(MIGRATE)).and_then(|done| done);
     if !conn.is_autocommit() {
-        // The first error is the one to tell; an open transaction ends with the connection too.
+        // The first error is the one to report. Closing the connection also ends the transaction.
         let _ = conn.execute_batch("ROLLBACK");
     }
     done
 }
 
-/// Fails unless the database has every migration, unchanged, and none that is newer.
+/// Fails unless every migration was applied unchanged and none is newer than this program.
 pub(crate) fn require_current(conn: &Connection) -> Result<(), StoreError> {
     let missing = status(conn)?.into_iter().find(|migration| !migration.applied);
     match missing {
@@ -222,7 +223,7 @@ pub(crate) fn require_current(conn: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// The schema as text, sorted, for comparing.
+/// Returns the schema as sorted text, for comparison.
 pub fn dump_schema(conn: &Connection) -> Result<String, StoreError> {
     let read = || -> Res<String> {
         let mut statement = conn.prepare(include_str!("../sql/queries/schema_dump.sql"))?;
@@ -271,7 +272,7 @@ fn list(applied: impl Fn(i64) -> bool) -> Vec<MigrationStatus> {
         .collect()
 }
 
-/// Refuses a schema that was changed after it was applied, or that a newer program made.
+/// Refuses a schema whose migrations have changed, or that a newer program migrated.
 fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
     let newest: i64 =
         conn.query_row(include_str!("../sql/queries/migrations_newest.sql"), [], |row| row.get(0))?;
@@ -288,8 +289,8 @@ fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
         if stored.is_some_and(|stored| stored != checksum(migration.sql)) {
             let Migration { version, name, .. } = migration;
             let reason = format!(
-                "migration {version} ({name}) was applied with another content than this release \
-                 has: use the release that applied it, or a later one"
+                "migration {version} ({name}) was applied with different content than it has in \
+                 this release: use the release that applied it, or a later one"
             );
             return Ok(Err(unusable(MIGRATE, reason)));
         }
@@ -297,7 +298,7 @@ fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
     Ok(Ok(()))
 }
 
-fn applied(conn: &Connection, version: i64) -> Result<Option<String>, Fault> {
+fn applied(conn: &Connection, version: i64) -> Result<Option<String>, StoreFault> {
     let sql = include_str!("../sql/queries/migrations_applied.sql");
     Ok(conn.query_row(sql, [version], |row| row.get(0)).optional()?)
 }

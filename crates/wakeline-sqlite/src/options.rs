@@ -1,4 +1,4 @@
-//! How a SQLite store is opened.
+//! The options with which a SQLite store is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,31 +9,33 @@ use serde::{Deserialize, Serialize};
 use wakeline_core::Timestamp;
 use wakeline_store::StoreError;
 
-/// Where the database is and how it is used. Every field but the path has a default.
+/// The location of the database and how it is used. Every field except `path` has a default.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SqliteOptions {
-    /// The database file. Beside it appear `-wal` and `-shm`, `.ballast` and the folder `.hints`.
+    /// The database file. The store creates more files next to it: `-wal`, `-shm`, `.ballast` and
+    /// the folder `.hints`.
     pub path: PathBuf,
-    /// How long a write waits for another process on the same file.
+    /// How long, in milliseconds, a write waits for another process that is writing to the file.
     #[serde(default = "defaults::busy_timeout_ms")]
     pub busy_timeout_ms: u64,
-    /// Space kept back, so that a full disk can still be emptied; 0 keeps none.
+    /// Size of the ballast file, which reserves space so that data can still be deleted when the
+    /// disk is full. 0 disables it.
     #[serde(default = "defaults::ballast_bytes")]
     pub ballast_bytes: u64,
-    /// Connections that read beside the writer.
+    /// Number of connections that read concurrently with the writer.
     #[serde(default = "defaults::readers_len")]
     pub readers_len: usize,
-    /// Whether opening brings the schema up to date; otherwise an old one is refused.
+    /// Whether opening migrates the schema. If false, an outdated schema is refused.
     #[serde(default = "defaults::yes")]
     pub migrate: bool,
-    /// Whether other processes on the same file are told, and listened to.
+    /// Whether hints are exchanged with other processes on the same file.
     #[serde(default = "defaults::yes")]
     pub hints: bool,
-    /// A clock for tests, instead of the machine's.
+    /// A clock for tests that replaces the machine's clock.
     #[doc(hidden)]
     #[serde(skip)]
     pub clock: Option<TestClock>,
-    /// A size that the database may not grow beyond, as if the disk were full, for tests.
+    /// Largest size of the database in pages, for tests of a full disk.
     #[doc(hidden)]
     #[serde(skip)]
     pub pages_max: Option<u32>,
@@ -55,7 +57,7 @@ mod defaults {
 }
 
 impl SqliteOptions {
-    /// The defaults for a file.
+    /// The default options for a database file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -69,8 +71,8 @@ impl SqliteOptions {
         }
     }
 
-    /// The defaults for a schema of a file. SQLite has no schemas: a named one is a file of its own
-    /// beside it, `orders.db` with the schema `test` is `orders-test.db`.
+    /// The default options for a schema of a file. SQLite has no schemas, so a named schema is a
+    /// separate file next to it: `orders.db` with the schema `test` becomes `orders-test.db`.
     pub fn new_with_schema(
         path: impl Into<PathBuf>,
         schema_name: Option<&str>,
@@ -86,7 +88,7 @@ impl SqliteOptions {
         Duration::from_millis(self.busy_timeout_ms)
     }
 
-    /// A file or folder that belongs to the database.
+    /// The path of a file or folder that belongs to the database: its path with a suffix.
     pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(suffix);
@@ -116,7 +118,7 @@ fn path_of_schema(path: &Path, schema: &str) -> Result<PathBuf, StoreError> {
     Ok(path.with_file_name(name))
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that only moves when a test advances it.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<TestTime>);
@@ -125,33 +127,33 @@ pub struct TestClock(Arc<TestTime>);
 struct TestTime {
     /// The date, in microseconds since 1970.
     wall: AtomicI64,
-    /// The time since the machine was started.
+    /// The time since the machine was started, in microseconds.
     uptime: AtomicI64,
-    /// Which run of the machine it is.
+    /// Identifies the current boot of the machine.
     boot: String,
 }
 
 impl TestClock {
-    /// The clock of a machine that was started at a moment.
+    /// A clock of a machine that is started at the given time.
     pub fn new(at: Timestamp) -> Self {
         static BOOTS: AtomicI64 = AtomicI64::new(0);
         let boot = format!("test {}", BOOTS.fetch_add(1, Ordering::SeqCst));
         Self(Arc::new(TestTime { wall: AtomicI64::new(at.0), uptime: AtomicI64::new(0), boot }))
     }
 
-    /// Lets time pass.
+    /// Advances the date and the uptime.
     pub fn advance(&self, by: Duration) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.0.uptime.fetch_add(micros, Ordering::SeqCst);
         self.0.wall.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// Sets the date forward or back by seconds. No time passes.
+    /// Changes the date by a number of seconds without advancing the uptime.
     pub fn step(&self, secs: i64) {
         self.0.wall.fetch_add(secs.saturating_mul(1_000_000), Ordering::SeqCst);
     }
 
-    /// The date that it shows.
+    /// The clock's current date.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.0.wall.load(Ordering::SeqCst))
     }
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_a_file_of_its_own() {
+    fn a_schema_is_a_separate_file() {
         let options = SqliteOptions::new_with_schema("data/orders.db", Some("test"));
         assert_eq!(options.expect("valid").path, Path::new("data/orders-test.db"));
         assert!(SqliteOptions::new_with_schema("orders.db", Some("../x")).is_err());

@@ -1,19 +1,19 @@
-//! The queue's hot path: each operation is one command for the writer, or one read.
+//! The queue operations: each is one command for the writer, or one read.
 
 pub(crate) mod claim;
 pub(crate) mod cursor;
 pub(crate) mod gap;
 pub(crate) mod group;
+pub(crate) mod housekeeping;
 pub(crate) mod idle;
-pub(crate) mod keep;
 pub(crate) mod ledger;
 pub(crate) mod line;
 pub(crate) mod message;
 pub(crate) mod offsets;
-pub(crate) mod pass;
 pub(crate) mod push;
 pub(crate) mod schedule;
 pub(crate) mod settle;
+pub(crate) mod skip;
 pub(crate) mod sweep;
 pub(crate) mod take;
 pub(crate) mod transact;
@@ -30,7 +30,7 @@ use wakeline_store::{
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::hook;
 use sweep::Swept;
 
@@ -38,14 +38,14 @@ use sweep::Swept;
 impl QueueStore for SqliteStore {
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
         let bytes = push::bytes(&items);
-        self.write(Work::new("push", move |s| push::push(s, &items)).growing(bytes)).await
+        self.write(WriteCommand::new("push", move |s| push::push(s, &items)).growing(bytes)).await
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
         transact::check(&command)?;
         let bytes = transact::bytes(&command);
         let checks = hook::check_emits(self, &command.emits).await?;
-        let work = Work::new("transact", move |s| {
+        let work = WriteCommand::new("transact", move |s| {
             s.emit_checks.clone_from(&checks);
             transact::transact(s, &command)
         });
@@ -59,20 +59,20 @@ impl QueueStore for SqliteStore {
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
-        let work = Work::new("claim", move |s| claim::claim(s, &lines));
+        let work = WriteCommand::new("claim", move |s| claim::claim(s, &lines));
         self.write(work.peeking(move |s| claim::peek(s, &same))).await?.answer()
     }
 
     async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
-        self.write(Work::new("settle", move |s| settle::settle(s, &items))).await
+        self.write(WriteCommand::new("settle", move |s| settle::settle(s, &items))).await
     }
 
     async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
-        self.write(Work::new("extend", move |s| settle::extend(s, &lease, span))).await
+        self.write(WriteCommand::new("extend", move |s| settle::extend(s, &lease, span))).await
     }
 
     async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
-        self.write(Work::new("release", move |s| settle::release(s, &leases))).await
+        self.write(WriteCommand::new("release", move |s| settle::release(s, &leases))).await
     }
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -81,10 +81,13 @@ impl QueueStore for SqliteStore {
         let same = Arc::clone(&lines);
         let Swept { due, polls_due } = self.read("sweep", move |s| sweep::sweep(s, &same)).await?;
         if polls_due {
-            let work = Work::new("sweep", move |s| idle::record_polls(s, &lines));
-            // What is due is known all the same, and the next sweep records the polls.
+            let work = WriteCommand::new("sweep", move |s| idle::record_polls(s, &lines));
+            // The due times are known anyway, and the next sweep records the polls.
             if let Err(error) = self.write(work).await {
-                tracing::warn!(error = error_chain(&error), "cannot record polls");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the polls of groups could not be recorded"
+                );
             }
         }
         Ok(due)
@@ -94,12 +97,12 @@ impl QueueStore for SqliteStore {
 #[async_trait]
 impl QueueKeeper for SqliteStore {
     async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
-        let work = Work::new("housekeep", move |s| keep::housekeep(s, how));
-        self.write(work.peeking(move |s| keep::peek(s, how))).await
+        let work = WriteCommand::new("housekeep", move |s| housekeeping::housekeep(s, how));
+        self.write(work.peeking(move |s| housekeeping::peek(s, how))).await
     }
 
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
         let queue = queue.clone();
-        self.read("losses", move |s| keep::losses(s, &queue)).await
+        self.read("losses", move |s| housekeeping::losses(s, &queue)).await
     }
 }

@@ -1,12 +1,12 @@
-//! One operation's view of the database: the connection, the moment, and what is known by name.
+//! One operation's view of the database: the connection, the current time and cached rows.
 //!
 //! # Where it sits
-//! The writer makes one per command inside its transaction, a reader one per snapshot. All
-//! operations of the queue are functions of a session.
+//! The writer creates one session per command inside its transaction, a reader one per snapshot.
+//! All operations of the store are functions of a session.
 //!
 //! # Invariants
-//! * What is cached was read inside this process's own transactions and is dropped whenever
-//!   another process wrote (`PRAGMA data_version`) or a command was undone.
+//! * The cache holds only what this process read inside its own transactions. It is cleared
+//!   whenever another process wrote (`PRAGMA data_version`) or a command was rolled back.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,33 +18,33 @@ use wakeline_core::{
     QueueName, QueueOptions, Selector, TaskName, Timestamp,
 };
 
-use wakeline_store::{Maintenance, Sealing};
+use wakeline_store::{Maintenance, PayloadEncryption};
 
-use crate::error::{Fault, Res, corrupt};
-use crate::flow::Names;
-use crate::hook::{EmitCheck, FanOuts, Known};
+use crate::error::{Res, StoreFault, corrupt};
+use crate::flow::NameCache;
+use crate::hook::{EmitCheck, FanOuts, HookCache};
 use crate::maintenance;
 use crate::sidecar::Hints;
 
-/// Cached partitions beyond this are forgotten, all at once.
+/// When more partitions than this are cached, all of them are dropped from the cache.
 const PARTITIONS_CACHED_MAX: usize = 100_000;
-/// The same for queues and groups of whose leases other processes were told.
+/// The same limit for the lease ends that other processes were notified of.
 const LEASE_HINTS_MAX: usize = 10_000;
 
-/// A queue as operations need it.
+/// A queue with its decoded options.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct QueueRow {
     pub(crate) id: i64,
     pub(crate) name: QueueName,
     pub(crate) namespace: Option<Namespace>,
     pub(crate) task: Option<TaskName>,
     pub(crate) options: QueueOptions,
-    /// Messages were scheduled in it at some time.
+    /// Whether messages have ever been scheduled in this queue.
     pub(crate) scheduled: bool,
 }
 
-impl Queue {
-    /// A hint for everyone who may be waiting for this queue.
+impl QueueRow {
+    /// A hint for all waiters on this queue.
     pub(crate) fn change(&self, due_in: std::time::Duration) -> Change {
         Change {
             queue: self.name.clone(),
@@ -64,8 +64,8 @@ impl Queue {
         micros(self.options.window_secs)
     }
 
-    /// Whether groups may lose messages to a limit of time.
-    pub(crate) fn passes_over(&self) -> bool {
+    /// Whether a time limit lets groups skip messages that are too old.
+    pub(crate) fn skips_old_messages(&self) -> bool {
         self.options.ttl_secs > 0 || self.options.wait_secs_max > 0
     }
 
@@ -84,39 +84,39 @@ impl Queue {
     }
 }
 
-/// Seconds as the microseconds that times are counted in.
+/// Converts seconds to microseconds, the unit of stored times.
 pub(crate) fn micros(secs: u32) -> i64 {
     i64::from(secs) * 1_000_000
 }
 
-/// What is known by name.
+/// Rows by name, and other things that sessions of one connection share.
 #[derive(Debug, Default)]
-pub(crate) struct Cache {
-    queues: HashMap<QueueName, Arc<Queue>>,
-    queues_by_id: HashMap<i64, Arc<Queue>>,
-    /// Whether `queues` holds all there are.
+pub(crate) struct SessionCache {
+    queues: HashMap<QueueName, Arc<QueueRow>>,
+    queues_by_id: HashMap<i64, Arc<QueueRow>>,
+    /// Whether `queues` holds all queues.
     complete: bool,
     groups: HashMap<(i64, GroupName), i64>,
     partitions: HashMap<(i64, PartitionName), i64>,
     data_version: i64,
-    /// What is suspended.
+    /// The maintenance state, if it was read.
     maintenance: Cell<Option<Maintenance>>,
-    /// When other processes were last told of the end of a lease, by queue and group.
+    /// When other processes were last notified of a lease's end, by queue and group.
     lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
-    /// The same for turns and activities: the end that they were told of last.
+    /// The lease end of turns and activities that other processes were notified of last.
     flow_lease_hints: HashMap<FlowWhat, i64>,
-    /// The same for deliveries.
+    /// The same for leases of deliveries.
     hook_lease_hints: HashMap<HookWhat, i64>,
-    /// Numbers of capabilities and tags.
-    pub(crate) names: Names,
-    /// Applications and endpoints.
-    pub(crate) hook: Known,
-    /// What this process's transactions leave for later.
+    /// Row ids of capabilities and tags.
+    pub(crate) names: NameCache,
+    /// Cached applications and endpoints.
+    pub(crate) hook: HookCache,
+    /// The fan-outs that this process's transactions deferred.
     pub(crate) fan_outs: FanOuts,
 }
 
-impl Cache {
-    /// Forgets what was read.
+impl SessionCache {
+    /// Drops everything that was read from the database.
     pub(crate) fn clear(&mut self) {
         let lease_hints = std::mem::take(&mut self.lease_hints);
         let flow_lease_hints = std::mem::take(&mut self.flow_lease_hints);
@@ -132,7 +132,7 @@ impl Cache {
         };
     }
 
-    /// Forgets everything if another connection has written since the last call.
+    /// Clears the cache if another connection has written since the last call.
     pub(crate) fn validate(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let mut read = conn.prepare_cached(include_str!("../sql/queries/data_version.sql"))?;
         let version: i64 = read.query_row([], |row| row.get(0))?;
@@ -145,78 +145,78 @@ impl Cache {
 }
 
 /// One operation's view of the database.
-pub(crate) struct Session<'c> {
+pub(crate) struct DbSession<'c> {
     pub(crate) conn: &'c Connection,
-    pub(crate) cache: &'c mut Cache,
-    /// Seals and opens the payloads of encrypted queues.
-    pub(crate) sealing: &'c Sealing,
-    /// The moment at which the operation happens.
+    pub(crate) cache: &'c mut SessionCache,
+    /// Encrypts and decrypts the payloads of encrypted queues.
+    pub(crate) encryption: &'c PayloadEncryption,
+    /// The time of the operation by the store's clock.
     pub(crate) now: Timestamp,
-    /// What other processes are told after the commit.
+    /// Hints that are sent to other processes after the commit.
     pub(crate) hints: Hints,
-    /// What was found out about the messages that the operation emits, before it.
+    /// What was checked about the emitted webhook messages before the operation.
     pub(crate) emit_checks: Vec<EmitCheck>,
-    /// Set by an operation that was refused: its writes are undone, its answer stands.
+    /// Set by an operation that was refused: its writes are rolled back, its result is returned.
     pub(crate) undo: bool,
 }
 
-impl<'c> Session<'c> {
+impl<'c> DbSession<'c> {
     pub(crate) fn new(
         conn: &'c Connection,
-        cache: &'c mut Cache,
-        sealing: &'c Sealing,
+        cache: &'c mut SessionCache,
+        encryption: &'c PayloadEncryption,
         now: Timestamp,
     ) -> Self {
         let (hints, emit_checks) = (Hints::default(), Vec::new());
-        Self { conn, cache, sealing, now, hints, emit_checks, undo: false }
+        Self { conn, cache, encryption, now, hints, emit_checks, undo: false }
     }
 
-    /// Tells other processes after the commit.
+    /// Notifies other processes of queue changes after the commit.
     pub(crate) fn hint(&mut self, changes: &[Change]) {
         self.hints.queue.extend_from_slice(changes);
     }
 
-    /// Tells other processes after the commit.
+    /// Notifies other processes of workflow changes after the commit.
     pub(crate) fn hint_flow(&mut self, changes: &[FlowChange]) {
         self.hints.flow.extend_from_slice(changes);
     }
 
-    /// Tells other processes when the lease of a turn or an activity ends, unless the end that
-    /// they were told of last still lies ahead, by more than half a lease. Whoever looks then
-    /// learns of the later ones.
+    /// Notifies other processes of when the lease of a turn or an activity ends, unless the end
+    /// that they were notified of last is still more than half a lease ahead. The process that
+    /// looks at that time learns of the later ones.
     pub(crate) fn hint_flow_lease_end(&mut self, change: FlowChange) {
-        if news(&mut self.cache.flow_lease_hints, &change.what, self.now, change.due_in) {
+        if should_notify(&mut self.cache.flow_lease_hints, &change.what, self.now, change.due_in) {
             self.hints.flow.push(change);
         }
     }
 
-    /// Tells other processes after the commit.
+    /// Notifies other processes of webhook changes after the commit.
     pub(crate) fn hint_hook(&mut self, changes: &[HookChange]) {
         self.hints.hook.extend_from_slice(changes);
     }
 
-    /// Tells other processes when the lease of a delivery ends, as for turns.
+    /// Notifies other processes of when the lease of a delivery ends, as for turns.
     pub(crate) fn hint_hook_lease_end(&mut self, change: HookChange) {
-        if news(&mut self.cache.hook_lease_hints, &change.what, self.now, change.due_in) {
+        if should_notify(&mut self.cache.hook_lease_hints, &change.what, self.now, change.due_in) {
             self.hints.hook.push(change);
         }
     }
 
-    /// Tells other processes when a lease ends: at most once per half a lease for a queue and
-    /// group. Whoever looks then learns of the later ones.
+    /// Notifies other processes of when a lease ends, at most once per half a lease time for a
+    /// queue and group. The process that looks at that time learns of the later ones.
     pub(crate) fn hint_lease_end(&mut self, change: Change, lease_micros: i64) {
         if self.cache.lease_hints.len() >= LEASE_HINTS_MAX {
             self.cache.lease_hints.clear();
         }
         let key = (change.queue.clone(), change.group.clone());
-        let told = self.cache.lease_hints.get(&key);
-        if told.is_none_or(|told| self.now.0 - told > lease_micros / 2) {
+        let notified_at = self.cache.lease_hints.get(&key);
+        if notified_at.is_none_or(|at| self.now.0 - at > lease_micros / 2) {
             self.cache.lease_hints.insert(key, self.now.0);
             self.hints.queue.push(change);
         }
     }
 
-    /// What is suspended.
+    /// The maintenance state: whether pushes or pops are suspended.
     pub(crate) fn maintenance(&self) -> Res<Maintenance> {
         if let Some(known) = self.cache.maintenance.get() {
             return Ok(known);
@@ -226,12 +226,12 @@ impl<'c> Session<'c> {
         Ok(read)
     }
 
-    /// Forgets what was read of that: it has changed.
+    /// Drops the cached maintenance state after it changed.
     pub(crate) fn forget_maintenance(&self) {
         self.cache.maintenance.set(None);
     }
 
-    /// Runs a part of an operation that leaves nothing behind if it fails.
+    /// Runs a part of an operation, and rolls back its writes if it fails.
     pub(crate) fn attempt<T>(&mut self, part: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
         self.conn.prepare_cached("SAVEPOINT part")?.execute([])?;
         let done = part(self);
@@ -242,8 +242,8 @@ impl<'c> Session<'c> {
         done
     }
 
-    /// A queue by its name.
-    pub(crate) fn queue(&mut self, name: &QueueName) -> Res<Option<Arc<Queue>>> {
+    /// Looks up a queue by name.
+    pub(crate) fn queue(&mut self, name: &QueueName) -> Res<Option<Arc<QueueRow>>> {
         if let Some(queue) = self.cache.queues.get(name) {
             return Ok(Some(Arc::clone(queue)));
         }
@@ -256,8 +256,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// A queue by its id.
-    pub(crate) fn queue_by_id(&mut self, id: i64) -> Res<Option<Arc<Queue>>> {
+    /// Looks up a queue by id.
+    pub(crate) fn queue_by_id(&mut self, id: i64) -> Res<Option<Arc<QueueRow>>> {
         if let Some(queue) = self.cache.queues_by_id.get(&id) {
             return Ok(Some(Arc::clone(queue)));
         }
@@ -270,8 +270,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// The queues that a selector speaks of, in order of their names.
-    pub(crate) fn matching(&mut self, selector: &Selector) -> Res<Vec<Arc<Queue>>> {
+    /// The queues that a selector matches, ordered by name.
+    pub(crate) fn matching(&mut self, selector: &Selector) -> Res<Vec<Arc<QueueRow>>> {
         if let Selector::Queue(name) | Selector::Partition(name, _) = selector {
             return Ok(self.queue(name)?.into_iter().collect());
         }
@@ -293,8 +293,8 @@ impl<'c> Session<'c> {
         Ok(queues)
     }
 
-    /// A group of a queue.
-    pub(crate) fn group(&mut self, queue: &Queue, name: &GroupName) -> Res<Option<i64>> {
+    /// Looks up the id of a group of a queue.
+    pub(crate) fn group(&mut self, queue: &QueueRow, name: &GroupName) -> Res<Option<i64>> {
         let key = (queue.id, name.clone());
         if let Some(id) = self.cache.groups.get(&key) {
             return Ok(Some(*id));
@@ -308,8 +308,8 @@ impl<'c> Session<'c> {
         Ok(id)
     }
 
-    /// A partition of a queue.
-    pub(crate) fn partition(&mut self, queue: &Queue, name: &PartitionName) -> Res<Option<i64>> {
+    /// Looks up the id of a partition of a queue.
+    pub(crate) fn partition(&mut self, queue: &QueueRow, name: &PartitionName) -> Res<Option<i64>> {
         let key = (queue.id, name.clone());
         if let Some(id) = self.cache.partitions.get(&key) {
             return Ok(Some(*id));
@@ -326,14 +326,14 @@ impl<'c> Session<'c> {
         Ok(id)
     }
 
-    /// Forgets what was read of a queue: it has changed.
-    pub(crate) fn forget_queue(&mut self, queue: &Queue) {
+    /// Drops a queue from the cache after it changed.
+    pub(crate) fn forget_queue(&mut self, queue: &QueueRow) {
         self.cache.queues.remove(&queue.name);
         self.cache.queues_by_id.remove(&queue.id);
         self.cache.complete = false;
     }
 
-    fn remember(&mut self, queue: Queue) -> Arc<Queue> {
+    fn remember(&mut self, queue: QueueRow) -> Arc<QueueRow> {
         let queue = Arc::new(queue);
         self.cache.queues.insert(queue.name.clone(), Arc::clone(&queue));
         self.cache.queues_by_id.insert(queue.id, Arc::clone(&queue));
@@ -341,8 +341,8 @@ impl<'c> Session<'c> {
     }
 }
 
-/// Whether others are to be told of the end of a lease; then it is remembered that they were.
-fn news<W: Clone + Eq + std::hash::Hash>(
+/// Whether other processes should be notified of a lease's end. If so, the end is remembered.
+fn should_notify<W: Clone + Eq + std::hash::Hash>(
     ends: &mut HashMap<W, i64>,
     what: &W,
     now: Timestamp,
@@ -353,27 +353,27 @@ fn news<W: Clone + Eq + std::hash::Hash>(
     }
     let end = now.plus(due_in).0;
     let half = (end - now.0) / 2;
-    let news = ends.get(what).is_none_or(|told| *told > end || end - told > half);
-    if news {
+    let notify = ends.get(what).is_none_or(|known| *known > end || end - known > half);
+    if notify {
         ends.insert(what.clone(), end);
     }
-    news
+    notify
 }
 
 /// Columns: queue_id, name, namespace, task, options, scheduled.
-fn decode_queue(row: &Row<'_>) -> Res<Queue> {
+fn decode_queue(row: &Row<'_>) -> Res<QueueRow> {
     let id: i64 = row.get(0)?;
     let bad = || corrupt("queue", id);
     let name: String = row.get(1)?;
     let namespace: Option<String> = row.get(2)?;
     let task: Option<String> = row.get(3)?;
     let options: String = row.get(4)?;
-    Ok(Queue {
+    Ok(QueueRow {
         id,
         name: QueueName::new(name).map_err(bad())?,
         namespace: namespace.map(Namespace::new).transpose().map_err(bad())?,
         task: task.map(TaskName::new).transpose().map_err(bad())?,
-        options: serde_json::from_str(&options).map_err(|error| Fault::Corrupt {
+        options: serde_json::from_str(&options).map_err(|error| StoreFault::Corrupt {
             what: "queue",
             id: id.to_string(),
             source: error.into(),

@@ -1,17 +1,18 @@
-//! How processes on one database file tell each other that something changed.
+//! Hint files: how processes on one database file notify each other of changes.
 //!
-//! Each process has one small file in the folder `<database>.hints`, held under an exclusive
-//! lock for as long as it lives. After a commit that made work available it writes what changed
-//! there; the others watch the folder and read it. The database itself is not touched.
+//! Each process has one small file in the folder `<database>.hints` and holds an exclusive lock on
+//! it for as long as it runs. After a commit that made work available, it writes the changes to
+//! this file; the other processes watch the folder and read it. The database is not involved.
 //!
 //! # Where it sits
-//! The writer calls [`Sidecar::tell`] after each commit; `listener` feeds what arrives to the
-//! faces.
+//! The writer calls [`Sidecar::announce`] after each commit; `listener` passes received hints to
+//! the sinks.
 //!
 //! # Invariants
-//! * What cannot be told precisely is told as "everything": a gap in the numbers, a torn page, a
-//!   process that joins.
-//! * A commit whose process saw no peer is covered: on noticing one it tells "everything" after it.
+//! * If the exact changes are not known (a gap in the sequence numbers, a torn page, a new
+//!   process), the hint is "everything may have changed".
+//! * Commits that were not announced because no peer was known are not lost: when the process
+//!   discovers a peer, it announces "everything".
 //! * A file whose lock is free belongs to a dead process, and is removed.
 
 mod page;
@@ -32,13 +33,13 @@ use wakeline_store::{HintOrigin, HintSink};
 
 use self::page::{is_at, make, page, read_page};
 
-/// Changes that a page keeps for readers that are behind.
+/// Most changes that a page keeps for readers that are behind.
 const CHANGES_LEN_MAX: usize = 256;
-/// Changes of one commit beyond which it is told as "everything".
+/// A commit with more changes than this is announced as "everything".
 const CHANGES_PER_ENTRY_MAX: usize = 64;
 const EXTENSION: &str = "hint";
 
-/// What other processes are told of a commit.
+/// The hints about one commit for other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Hints {
     pub(crate) queue: Vec<Change>,
@@ -60,7 +61,7 @@ impl Hints {
         self.queue.len() + self.flow.len() + self.hook.len()
     }
 
-    /// Without what is said twice.
+    /// Removes duplicate changes.
     fn deduped(mut self) -> Self {
         let mut seen = HashSet::new();
         self.queue.retain(|change| seen.insert(change.clone()));
@@ -72,44 +73,44 @@ impl Hints {
     }
 }
 
-/// What one commit changed; `changes` is `None` for "anything".
+/// The changes of one commit. If `changes` is `None`, everything may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct HintEntry {
     seq: u64,
     changes: Option<Vec<Change>>,
-    /// Processes without orchestrations pass over it, and do not write it.
+    /// Releases without orchestrations ignore this field and do not write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     flow: Vec<FlowChange>,
-    /// The same for webhooks.
+    /// Releases without webhooks ignore this field and do not write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hook: Vec<HookChange>,
 }
 
-impl Entry {
+impl HintEntry {
     fn len(&self) -> usize {
         self.changes.as_ref().map_or(1, Vec::len) + self.flow.len() + self.hook.len()
     }
 }
 
-/// This process's file and those of the others.
+/// This process's hint file and those of its peers.
 pub(crate) struct Sidecar {
     folder: PathBuf,
     own: PathBuf,
-    outbox: Mutex<Outbox>,
-    /// Whether anybody else may be reading.
+    outbox: Mutex<HintFileOutbox>,
+    /// Whether other processes may be reading the file.
     peers: AtomicBool,
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<HintFileInbox>,
 }
 
-struct Outbox {
-    /// `None` once this process has left.
+struct HintFileOutbox {
+    /// `None` after [`Sidecar::leave`].
     file: Option<File>,
     seq: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<HintEntry>,
 }
 
 #[derive(Default)]
-struct Inbox {
+struct HintFileInbox {
     peers: HashMap<PathBuf, Peer>,
     sinks: Vec<(u64, Arc<dyn HintSink>)>,
     sinks_made: u64,
@@ -120,23 +121,23 @@ struct Peer {
     seq: u64,
 }
 
-/// What a look at a peer's page says.
+/// What is new in a peer's file since it was last read.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+enum NewHints {
     Nothing,
     Changes(Hints),
     Everything,
 }
 
 impl Sidecar {
-    /// Makes this process's file.
+    /// Creates this process's hint file.
     pub(crate) fn join(folder: &Path) -> io::Result<Self> {
         crate::connect::make_private_folder(folder)?;
-        // Events name absolute paths, whatever path the watch was given.
+        // Events always name absolute paths, even if the watched path is relative.
         let folder = folder.canonicalize()?;
         let own = folder.join(format!("{}.{EXTENSION}", NodeId::generate()));
         let file = make(&own, &VecDeque::new())?;
-        let outbox = Outbox { file: Some(file), seq: 0, entries: VecDeque::new() };
+        let outbox = HintFileOutbox { file: Some(file), seq: 0, entries: VecDeque::new() };
         Ok(Self {
             folder,
             own,
@@ -146,31 +147,31 @@ impl Sidecar {
         })
     }
 
-    /// Makes this process's file again, which somebody removed, perhaps with the folder.
+    /// Creates this process's hint file again after it, or the whole folder, was removed.
     pub(crate) fn join_again(&self) -> io::Result<()> {
         crate::connect::make_private_folder(&self.folder)?;
         let mut outbox = self.outbox.lock();
         if outbox.file.is_some() {
             outbox.file = Some(make(&self.own, &outbox.entries)?);
         }
-        // Peers that lost their files too have others now, or will have.
+        // Peers whose files were removed too create new ones.
         self.inbox.lock().peers.clear();
         self.peers.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Whether this process's file is where the others look for it. True once it has left.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether this process's file still exists at its path. Also true after [`Sidecar::leave`].
+    pub(crate) fn exists(&self) -> bool {
         let outbox = self.outbox.lock();
         outbox.file.as_ref().is_none_or(|file| is_at(file, &self.own))
     }
 
-    /// A sidecar that tells nobody, for stores that are alone by configuration.
-    pub(crate) fn alone() -> Self {
+    /// A sidecar that sends no hints, for stores with hints switched off.
+    pub(crate) fn disabled() -> Self {
         Self {
             folder: PathBuf::new(),
             own: PathBuf::new(),
-            outbox: Mutex::new(Outbox { file: None, seq: 0, entries: VecDeque::new() }),
+            outbox: Mutex::new(HintFileOutbox { file: None, seq: 0, entries: VecDeque::new() }),
             peers: AtomicBool::new(false),
             inbox: Mutex::default(),
         }
@@ -189,8 +190,8 @@ impl Sidecar {
         path != self.own && path.extension().is_some_and(|extension| extension == EXTENSION)
     }
 
-    /// Tells the other processes, if there are any, what a commit changed.
-    pub(crate) fn tell(&self, hints: Hints) {
+    /// Notifies the other processes, if there are any, of what a commit changed.
+    pub(crate) fn announce(&self, hints: Hints) {
         if (hints.len() == 0 && !hints.everything) || !self.peers.load(Ordering::SeqCst) {
             return;
         }
@@ -199,7 +200,7 @@ impl Sidecar {
         self.append(few.then_some(hints));
     }
 
-    /// Writes the page as it is, for the probe whether watching works.
+    /// Writes the unchanged page, to test whether watching works.
     pub(crate) fn touch(&self) -> io::Result<()> {
         let outbox = self.outbox.lock();
         outbox.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&page(&outbox.entries), 0))
@@ -207,26 +208,26 @@ impl Sidecar {
 
     fn append(&self, hints: Option<Hints>) {
         let mut outbox = self.outbox.lock();
-        let Outbox { file: Some(_), .. } = &*outbox else { return };
+        let HintFileOutbox { file: Some(_), .. } = &*outbox else { return };
         outbox.seq += 1;
         let (seq, anything) = (outbox.seq, hints.is_none());
         let Hints { queue, flow, hook, .. } = hints.unwrap_or_default();
         let changes = (!anything).then_some(queue);
-        outbox.entries.push_back(Entry { seq, changes, flow, hook });
-        while outbox.entries.iter().map(Entry::len).sum::<usize>() > CHANGES_LEN_MAX {
+        outbox.entries.push_back(HintEntry { seq, changes, flow, hook });
+        while outbox.entries.iter().map(HintEntry::len).sum::<usize>() > CHANGES_LEN_MAX {
             outbox.entries.pop_front();
         }
         let page = page(&outbox.entries);
         let written = outbox.file.as_ref().map(|file| file.write_all_at(&page, 0));
         if let Some(Err(error)) = written {
-            // The others still find the work: their safety sweep reads the database.
+            // The peers still find the work, because their safety sweep reads the database.
             let (path, error) = (self.own.display(), error_chain(&error));
-            tracing::warn!(error, %path, "hints could not be written");
+            tracing::warn!(error, %path, "the hint file could not be written");
         }
     }
 
-    /// Looks who is there: welcomes new processes, forgets and tidies away dead ones.
-    pub(crate) fn look_around(&self) {
+    /// Scans the folder: registers new peers, and removes dead ones with their files.
+    pub(crate) fn scan(&self) {
         let mut joined = false;
         {
             let mut inbox = self.inbox.lock();
@@ -237,9 +238,9 @@ impl Sidecar {
                 .collect();
             inbox.peers.retain(|path, _| paths.contains(path));
             for path in paths {
-                joined |= inbox.meet(path);
+                joined |= inbox.register(path);
             }
-            // Set before "everything" is written: a commit that saw no peer is older than that.
+            // Set before "everything" is written, so that it covers all commits that saw no peer.
             self.peers.store(!inbox.peers.is_empty(), Ordering::SeqCst);
         }
         if joined {
@@ -248,22 +249,23 @@ impl Sidecar {
         }
     }
 
-    /// Reads what a peer wrote, and passes it on.
+    /// Reads a peer's file, and passes new hints to the sinks.
     pub(crate) fn read(&self, path: &Path) {
         let news = {
             let mut inbox = self.inbox.lock();
             inbox.peers.get_mut(path).map(Peer::news)
         };
         match news {
-            None => self.look_around(),
-            Some(News::Nothing) => {}
-            Some(News::Everything) => self.everything(),
-            Some(News::Changes(hints)) => self.pass_on(&hints),
+            None => self.scan(),
+            Some(NewHints::Nothing) => {}
+            Some(NewHints::Everything) => self.everything(),
+            Some(NewHints::Changes(hints)) => self.forward(&hints),
         }
     }
 
-    /// Queues come last: a push is never heard before what its process did earlier.
-    fn pass_on(&self, hints: &Hints) {
+    /// Passes hints to the sinks. Queue hints come last, so that a push is never received before
+    /// what its process did earlier.
+    fn forward(&self, hints: &Hints) {
         for sink in self.sinks() {
             if !hints.hook.is_empty() {
                 sink.hook_changed(&hints.hook, HintOrigin::Notify);
@@ -277,14 +279,14 @@ impl Sidecar {
         }
     }
 
-    /// Anything may have changed.
+    /// Notifies all sinks that anything may have changed.
     pub(crate) fn everything(&self) {
         for sink in self.sinks() {
             sink.everything();
         }
     }
 
-    /// Passes hints of other processes on to a sink, until the number is given back.
+    /// Registers a sink for hints of other processes. The returned number removes it again.
     pub(crate) fn add_sink(&self, sink: Arc<dyn HintSink>) -> u64 {
         let mut inbox = self.inbox.lock();
         inbox.sinks_made += 1;
@@ -297,15 +299,15 @@ impl Sidecar {
         self.inbox.lock().sinks.retain(|(other, _)| *other != number);
     }
 
-    /// The sinks, to be called without a lock held.
+    /// A copy of the list of sinks, so that they are called without holding the lock.
     pub(crate) fn sinks(&self) -> Vec<Arc<dyn HintSink>> {
         self.inbox.lock().sinks.iter().map(|(_, sink)| Arc::clone(sink)).collect()
     }
 
-    /// Leaves: the file goes, and the others notice.
+    /// Removes this process's hint file, which the peers notice.
     pub(crate) fn leave(&self) {
         if let Some(file) = self.outbox.lock().file.take() {
-            // A file that stays behind is removed by whoever finds its lock free.
+            // If this fails, a peer removes the file once its lock is free.
             let _ = fs::remove_file(&self.own);
             drop(file);
         }
@@ -318,19 +320,19 @@ impl Drop for Sidecar {
     }
 }
 
-impl Inbox {
-    /// True if a file belongs to a live process that was not known before.
-    fn meet(&mut self, path: PathBuf) -> bool {
+impl HintFileInbox {
+    /// Registers the process of a hint file. Returns whether it is alive and was not known before.
+    fn register(&mut self, path: PathBuf) -> bool {
         if let Some(peer) = self.peers.get(&path) {
-            let (same, gone) = (is_at(&peer.file, &path), dead(&peer.file));
-            if same && gone {
+            let (same, is_dead) = (is_at(&peer.file, &path), dead(&peer.file));
+            if same && is_dead {
                 self.peers.remove(&path);
                 tidy(&path);
             }
             if same {
                 return false;
             }
-            // Its file was removed, and it has made another under the same name.
+            // Its file was removed, and it has created another with the same name.
             self.peers.remove(&path);
         }
         let Ok(file) = File::open(&path) else { return false };
@@ -346,16 +348,16 @@ impl Inbox {
 }
 
 impl Peer {
-    fn news(&mut self) -> News {
-        let Some(entries) = read_page(&self.file) else { return News::Everything };
+    fn news(&mut self) -> NewHints {
+        let Some(entries) = read_page(&self.file) else { return NewHints::Everything };
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
-            return News::Nothing;
+            return NewHints::Nothing;
         };
         let (missed, newest) = (first.seq > self.seq + 1, last.seq);
         let fresh = newest > self.seq;
         let known = std::mem::replace(&mut self.seq, newest);
         if !fresh {
-            return News::Nothing;
+            return NewHints::Nothing;
         }
         let mut hints = Hints::default();
         for entry in entries.into_iter().filter(|entry| entry.seq > known) {
@@ -368,25 +370,25 @@ impl Peer {
                         ..Hints::default()
                     });
                 }
-                _ => return News::Everything,
+                _ => return NewHints::Everything,
             }
         }
-        News::Changes(hints)
+        NewHints::Changes(hints)
     }
 }
 
-/// Whether the process that made a file is gone: its lock is free.
+/// Whether the process that created a file has ended, which frees its lock.
 fn dead(file: &File) -> bool {
     let free = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
     if free {
-        // Given back at once. If that fails, closing the file does it.
+        // Release the lock at once. If that fails, closing the file releases it.
         let _ = flock(file, FlockOperation::Unlock);
     }
     free
 }
 
 fn tidy(path: &Path) {
-    // A rival may have been faster.
+    // Another process may have removed it already.
     let _ = fs::remove_file(path);
 }
 
@@ -396,16 +398,16 @@ mod tests {
     use wakeline_core::{EndpointId, FlowWhat, HookWhat, InstanceId};
 
     #[test]
-    fn pages_of_processes_without_orchestrations_are_understood_and_look_the_same() {
+    fn pages_without_orchestrations_and_webhooks_keep_their_format() {
         let old = r#"{"seq":7,"changes":[]}"#;
-        let entry: Entry = serde_json::from_str(old).expect("an entry");
+        let entry: HintEntry = serde_json::from_str(old).expect("an entry");
         let (changes, flow, hook) = (Some(Vec::new()), Vec::new(), Vec::new());
-        assert_eq!(entry, Entry { seq: 7, changes, flow, hook });
+        assert_eq!(entry, HintEntry { seq: 7, changes, flow, hook });
         assert_eq!(serde_json::to_string(&entry).expect("names and numbers"), old);
     }
 
     #[test]
-    fn hints_of_orchestrations_come_back_from_a_page() {
+    fn orchestration_hints_survive_a_round_trip_through_a_page() {
         let instance = InstanceId::new("a").expect("valid");
         let flow = vec![FlowChange::now(FlowWhat::Outcome(instance)), {
             FlowChange {
@@ -413,19 +415,19 @@ mod tests {
                 due_in: std::time::Duration::from_millis(5),
             }
         }];
-        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow, hook: Vec::new() };
+        let entry = HintEntry { seq: 1, changes: Some(Vec::new()), flow, hook: Vec::new() };
         let text = serde_json::to_string(&entry).expect("names and numbers");
-        assert_eq!(serde_json::from_str::<Entry>(&text).expect("an entry"), entry);
+        assert_eq!(serde_json::from_str::<HintEntry>(&text).expect("an entry"), entry);
     }
 
     #[test]
-    fn hints_of_webhooks_come_back_from_a_page() {
+    fn webhook_hints_survive_a_round_trip_through_a_page() {
         let endpoint = EndpointId::generate();
         let hook = vec![HookChange::now(HookWhat::Pull(endpoint)), {
             HookChange { what: HookWhat::Push, due_in: std::time::Duration::from_millis(5) }
         }];
-        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow: Vec::new(), hook };
+        let entry = HintEntry { seq: 1, changes: Some(Vec::new()), flow: Vec::new(), hook };
         let text = serde_json::to_string(&entry).expect("names and numbers");
-        assert_eq!(serde_json::from_str::<Entry>(&text).expect("an entry"), entry);
+        assert_eq!(serde_json::from_str::<HintEntry>(&text).expect("an entry"), entry);
     }
 }

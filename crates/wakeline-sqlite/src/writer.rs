@@ -1,14 +1,16 @@
-//! The one thread that writes: commands that wait together are committed together.
+//! The writer thread: commands that are waiting together are committed in one transaction.
 //!
 //! # Where it sits
-//! Every write of the store is a [`Call`] sent to this thread. Readers run beside it.
+//! Every write of the store is a [`PendingCommand`] sent to this thread. Readers run concurrently.
 //!
 //! # Invariants
 //! * A command is answered after the commit (fsync) that holds it, never before.
-//! * Each command runs under its own savepoint: a bad one fails alone (trap 70).
-//! * A commit that fails is an error for each command in it (trap 71).
-//! * A lone command waits for nothing; what arrives during a commit goes with the next one.
-//! * A caller that goes away changes nothing: its command runs to its end.
+//! * Each command runs under its own savepoint, so that a bad command fails alone.
+//! * A commit that fails is an error for each command in it, because the outcome of all of them is
+//!   unknown.
+//! * A single command does not wait for others; commands that arrive during a commit are in the
+//!   next one.
+//! * A command runs to its end even if its caller has gone away.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,24 +22,24 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use wakeline_core::error_chain;
-use wakeline_store::{Sealing, StoreError};
+use wakeline_store::{PayloadEncryption, StoreError};
 
 use crate::ballast::Ballast;
-use crate::call::{Call, Command, Ran, Work};
-use crate::clock::Clock;
+use crate::clock::StoreClock;
+use crate::command::{CommandOutcome, PendingCommand, QueuedCommand, WriteCommand};
 use crate::connect;
-use crate::error::{Fault, closed, is_full};
-use crate::session::{Cache, Session};
+use crate::error::{StoreFault, closed, is_full};
+use crate::session::{DbSession, SessionCache};
 use crate::sidecar::{Hints, Sidecar};
 
 /// Most commands in one commit.
 const COMMANDS_LEN_MAX: usize = 1_000;
 /// Most bytes of payload in one commit.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Commands that may wait; beyond it callers wait to send.
+/// Capacity of the command channel. When it is full, callers wait to send.
 const WAITING_LEN_MAX: usize = 4_096;
 
-/// How much the writer has done since it started.
+/// What the writer has done since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterCounters {
     /// Commits that wrote something.
@@ -49,56 +51,59 @@ pub struct WriterCounters {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct AtomicCounters {
     commits: AtomicU64,
     commands: AtomicU64,
     peeked: AtomicU64,
 }
 
-/// The handle to the thread that writes.
+/// The handle of the writer thread.
 pub(crate) struct Writer {
-    waiting: Mutex<Option<mpsc::Sender<Box<dyn Command>>>>,
+    waiting: Mutex<Option<mpsc::Sender<Box<dyn QueuedCommand>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    counters: Arc<Counters>,
+    counters: Arc<AtomicCounters>,
 }
 
-/// What the thread works with.
-pub(crate) struct Tools {
+/// The resources that the writer thread owns.
+pub(crate) struct WriterResources {
     pub(crate) conn: Connection,
-    pub(crate) clock: Arc<Clock>,
+    pub(crate) clock: Arc<StoreClock>,
     pub(crate) ballast: Ballast,
     pub(crate) sidecar: Arc<Sidecar>,
-    pub(crate) sealing: Arc<Sealing>,
+    pub(crate) encryption: Arc<PayloadEncryption>,
 }
 
 impl Writer {
-    pub(crate) fn start(tools: Tools) -> Result<Self, StoreError> {
+    pub(crate) fn start(resources: WriterResources) -> Result<Self, StoreError> {
         let (sender, waiting) = mpsc::channel(WAITING_LEN_MAX);
-        let counters = Arc::new(Counters::default());
-        let desk = Desk {
-            changes_seen: tools.conn.total_changes(),
-            tools,
+        let counters = Arc::new(AtomicCounters::default());
+        let writer_loop = WriterLoop {
+            changes_seen: resources.conn.total_changes(),
+            resources,
             waiting,
-            cache: Cache::default(),
+            cache: SessionCache::default(),
             counters: Arc::clone(&counters),
         };
         let thread = std::thread::Builder::new()
             .name("wakeline-sqlite-writer".to_owned())
-            .spawn(move || desk.serve())
+            .spawn(move || writer_loop.serve())
             .map_err(|error| StoreError::Unavailable { operation: "open", source: error.into() })?;
         let thread = Mutex::new(Some(thread));
         Ok(Self { waiting: Mutex::new(Some(sender)), thread, counters })
     }
 
     /// Runs a command and waits for its commit.
-    pub(crate) async fn call<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        work: WriteCommand<T>,
+    ) -> Result<T, StoreError> {
         let operation = work.operation;
         let (reply, answer) = oneshot::channel();
         let sender = self.waiting.lock().clone().ok_or_else(|| closed(operation))?;
-        let command = Box::new(Call::new(work, reply));
+        let command = Box::new(PendingCommand::new(work, reply));
         sender.send(command).await.map_err(|_| closed(operation))?;
         drop(sender);
-        // The thread has ended, and nobody knows whether before or after its last commit.
+        // The thread has ended; it is unknown whether the command was committed.
         let outcome = answer.await.unwrap_or_else(|_| Err(closed(operation).after_write()));
         count_call(operation, &outcome);
         outcome
@@ -112,18 +117,18 @@ impl Writer {
         }
     }
 
-    /// Finishes what waits and ends the thread.
+    /// Runs the waiting commands, then ends the thread.
     pub(crate) async fn close(&self) {
         drop(self.waiting.lock().take());
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // Its panic was already reported to every caller.
+            // If the thread panicked, every caller has already received an error.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
 }
 
-/// Counts a call of the store by its outcome.
+/// Counts a store call by its outcome.
 pub(crate) fn count_call<T>(operation: &'static str, outcome: &Result<T, StoreError>) {
     let outcome = match outcome {
         Ok(_) => "ok",
@@ -140,27 +145,27 @@ pub(crate) fn count_call<T>(operation: &'static str, outcome: &Result<T, StoreEr
         .increment(1);
 }
 
-/// How a round of commands ended.
-enum Round {
-    /// They are in one commit, or nothing was written.
+/// How a transaction of commands ended.
+enum BatchOutcome {
+    /// The commands were committed, or wrote nothing.
     Done(Hints),
-    /// The disk is full: nothing of it was written.
+    /// The disk is full. Nothing was written.
     Full,
     /// The transaction failed as a whole.
     Failed(rusqlite::Error),
 }
 
-/// The writing thread's own things.
-struct Desk {
-    tools: Tools,
-    waiting: mpsc::Receiver<Box<dyn Command>>,
-    cache: Cache,
-    counters: Arc<Counters>,
-    /// Rows changed on this connection up to the end of the last round.
+/// The state of the writer thread.
+struct WriterLoop {
+    resources: WriterResources,
+    waiting: mpsc::Receiver<Box<dyn QueuedCommand>>,
+    cache: SessionCache,
+    counters: Arc<AtomicCounters>,
+    /// `total_changes` of the connection at the end of the last transaction.
     changes_seen: u64,
 }
 
-impl Desk {
+impl WriterLoop {
     fn serve(mut self) {
         while let Some(first) = self.waiting.blocking_recv() {
             let mut batch = vec![first];
@@ -172,8 +177,8 @@ impl Desk {
         }
     }
 
-    /// Adds what waits, up to the caps.
-    fn fill(&mut self, batch: &mut Vec<Box<dyn Command>>) {
+    /// Adds the waiting commands, up to the limits.
+    fn fill(&mut self, batch: &mut Vec<Box<dyn QueuedCommand>>) {
         let mut bytes: usize = batch.iter().map(|command| command.bytes()).sum();
         while batch.len() < COMMANDS_LEN_MAX && bytes < BYTES_MAX {
             let Ok(command) = self.waiting.try_recv() else { break };
@@ -182,20 +187,25 @@ impl Desk {
         }
     }
 
-    /// Answers claims that find nothing without taking the write lock, if all of them are claims.
-    /// With a push among them they run after it instead, and may find what it brings.
-    fn answer_from_snapshot(&mut self, batch: &mut Vec<Box<dyn Command>>) {
+    /// If all commands can be answered from a snapshot, answers those that have nothing to write
+    /// without taking the write lock. If there is a push among them, the claims run after it
+    /// instead, because they may find its messages.
+    fn answer_from_snapshot(&mut self, batch: &mut Vec<Box<dyn QueuedCommand>>) {
         if !batch.iter().all(|command| command.can_peek()) {
             return;
         }
-        let Ok(()) = self.tools.conn.execute_batch("BEGIN") else { return };
-        let ready = self.tools.clock.catch_up(&self.tools.conn).is_ok()
-            && self.cache.validate(&self.tools.conn).is_ok();
+        let Ok(()) = self.resources.conn.execute_batch("BEGIN") else { return };
+        let ready = self.resources.clock.catch_up(&self.resources.conn).is_ok()
+            && self.cache.validate(&self.resources.conn).is_ok();
         let mut rest = Vec::with_capacity(batch.len());
         for mut command in batch.drain(..) {
-            let now = self.tools.clock.now();
-            let mut session =
-                Session::new(&self.tools.conn, &mut self.cache, &self.tools.sealing, now);
+            let now = self.resources.clock.now();
+            let mut session = DbSession::new(
+                &self.resources.conn,
+                &mut self.cache,
+                &self.resources.encryption,
+                now,
+            );
             if ready && command.peek(&mut session) {
                 self.counters.peeked.fetch_add(1, Ordering::Relaxed);
                 command.answer();
@@ -207,24 +217,24 @@ impl Desk {
         self.roll_back();
     }
 
-    fn write(&mut self, mut batch: Vec<Box<dyn Command>>) {
+    fn write(&mut self, mut batch: Vec<Box<dyn QueuedCommand>>) {
         let ran = self.begin().and_then(|()| {
-            // What came while the write lock was awaited goes along.
+            // Commands that arrived during the wait for the write lock join the transaction.
             self.fill(&mut batch);
             self.run_all(&mut batch)
         });
-        let mut round = self.ended(ran, batch.len());
-        if matches!(round, Round::Full) {
-            self.make_room();
-            round = self.round(&mut batch);
+        let mut round = self.finish(ran, batch.len());
+        if matches!(round, BatchOutcome::Full) {
+            self.free_space();
+            round = self.run_batch(&mut batch);
         }
         match round {
-            Round::Done(hints) => {
+            BatchOutcome::Done(hints) => {
                 batch.into_iter().for_each(|command| command.answer());
-                self.tools.sidecar.tell(hints);
+                self.resources.sidecar.announce(hints);
             }
-            Round::Full => batch.into_iter().for_each(|command| self.write_alone(command)),
-            Round::Failed(error) => {
+            BatchOutcome::Full => batch.into_iter().for_each(|command| self.write_alone(command)),
+            BatchOutcome::Failed(error) => {
                 let error = Arc::new(error);
                 for mut command in batch {
                     command.fail(&error);
@@ -234,47 +244,47 @@ impl Desk {
         }
     }
 
-    /// Gives the ballast up, and moves the log into the database in its place: what the log took
-    /// is then free again.
-    fn make_room(&mut self) {
-        if self.tools.ballast.give_up() {
-            self.tools.ballast.grow_into_its_place(&self.tools.conn);
+    /// Removes the ballast file and moves the write-ahead log into the database, which frees the
+    /// space of the log.
+    fn free_space(&mut self) {
+        if self.resources.ballast.release() {
+            self.resources.ballast.raise_page_limit(&self.resources.conn);
         }
-        if let Err(error) = connect::checkpoint(&self.tools.conn) {
+        if let Err(error) = connect::checkpoint(&self.resources.conn) {
             tracing::error!(
                 error = error_chain(&error),
-                "disk full: the log could not be moved into the database"
+                "disk full: the write-ahead log could not be moved into the database"
             );
         }
     }
 
-    /// On a full disk that has no ballast left: what needs no space still goes through.
-    fn write_alone(&mut self, command: Box<dyn Command>) {
+    /// Runs one command on a full disk without ballast: commands that need no space succeed.
+    fn write_alone(&mut self, command: Box<dyn QueuedCommand>) {
         let mut batch = vec![command];
-        let hints = match self.round(&mut batch) {
-            Round::Done(hints) => hints,
-            Round::Full => {
-                batch.iter_mut().for_each(|command| command.set_fault(Fault::Full));
+        let hints = match self.run_batch(&mut batch) {
+            BatchOutcome::Done(hints) => hints,
+            BatchOutcome::Full => {
+                batch.iter_mut().for_each(|command| command.set_fault(StoreFault::Full));
                 Hints::default()
             }
-            Round::Failed(error) => {
+            BatchOutcome::Failed(error) => {
                 let error = Arc::new(error);
                 batch.iter_mut().for_each(|command| command.fail(&error));
                 Hints::default()
             }
         };
         batch.into_iter().for_each(|command| command.answer());
-        self.tools.sidecar.tell(hints);
+        self.resources.sidecar.announce(hints);
     }
 
-    /// One transaction for all commands.
-    fn round(&mut self, batch: &mut [Box<dyn Command>]) -> Round {
+    /// Runs all commands in one transaction.
+    fn run_batch(&mut self, batch: &mut [Box<dyn QueuedCommand>]) -> BatchOutcome {
         let ended = self.begin().and_then(|()| self.run_all(batch));
-        self.ended(ended, batch.len())
+        self.finish(ended, batch.len())
     }
 
-    /// Commits what ran, or undoes it.
-    fn ended(&mut self, ran: rusqlite::Result<Option<Hints>>, commands: usize) -> Round {
+    /// Commits the transaction, or rolls it back.
+    fn finish(&mut self, ran: rusqlite::Result<Option<Hints>>, commands: usize) -> BatchOutcome {
         let ended = ran.and_then(|ran| match ran {
             Some(hints) => self.commit(commands).map(|()| Some(hints)),
             None => Ok(None),
@@ -284,40 +294,40 @@ impl Desk {
             self.cache.clear();
         }
         match ended {
-            Ok(Some(hints)) => Round::Done(hints),
-            Ok(None) => Round::Full,
-            Err(error) if is_full(&error) => Round::Full,
-            Err(error) => Round::Failed(error),
+            Ok(Some(hints)) => BatchOutcome::Done(hints),
+            Ok(None) => BatchOutcome::Full,
+            Err(error) if is_full(&error) => BatchOutcome::Full,
+            Err(error) => BatchOutcome::Failed(error),
         }
     }
 
     fn begin(&mut self) -> rusqlite::Result<()> {
-        let conn = &self.tools.conn;
+        let conn = &self.resources.conn;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        self.tools.clock.catch_up(conn)?;
+        self.resources.clock.catch_up(conn)?;
         self.cache.fan_outs.begin();
         self.cache.validate(conn)
     }
 
-    /// Runs each command under its own savepoint. `None` if the disk is full.
-    fn run_all(&mut self, batch: &mut [Box<dyn Command>]) -> rusqlite::Result<Option<Hints>> {
-        let Tools { conn, clock, ballast, sealing, .. } = &self.tools;
-        let roomy = batch.iter().any(|command| command.grows()) && ballast.may_grow(conn);
+    /// Runs each command under its own savepoint. Returns `None` if the disk is full.
+    fn run_all(&mut self, batch: &mut [Box<dyn QueuedCommand>]) -> rusqlite::Result<Option<Hints>> {
+        let WriterResources { conn, clock, ballast, encryption, .. } = &self.resources;
+        let has_space = batch.iter().any(|command| command.grows()) && ballast.may_grow(conn);
         let mut hints = Hints::default();
         for command in batch {
-            if command.grows() && !roomy {
-                command.set_fault(Fault::Full);
+            if command.grows() && !has_space {
+                command.set_fault(StoreFault::Full);
                 continue;
             }
             conn.prepare_cached("SAVEPOINT command")?.execute([])?;
-            let mut session = Session::new(conn, &mut self.cache, sealing, clock.now());
+            let mut session = DbSession::new(conn, &mut self.cache, encryption, clock.now());
             let ran = catch_unwind(AssertUnwindSafe(|| command.run(&mut session)));
             let more = std::mem::take(&mut session.hints);
             let kept = match ran {
-                Ok(Ran::Full) => return Ok(None),
-                Ok(ran) => ran == Ran::Kept,
+                Ok(CommandOutcome::Full) => return Ok(None),
+                Ok(ran) => ran == CommandOutcome::Kept,
                 Err(_) => {
-                    command.set_fault(Fault::Panicked);
+                    command.set_fault(StoreFault::Panicked);
                     false
                 }
             };
@@ -335,9 +345,9 @@ impl Desk {
         Ok(Some(hints))
     }
 
-    /// Makes the round durable. A round that wrote nothing costs no write.
+    /// Commits the transaction. If nothing changed, nothing is written to the disk.
     fn commit(&mut self, commands: usize) -> rusqlite::Result<()> {
-        let Tools { conn, clock, .. } = &self.tools;
+        let WriterResources { conn, clock, .. } = &self.resources;
         self.counters.commands.fetch_add(commands as u64, Ordering::Relaxed);
         if conn.total_changes() == self.changes_seen {
             return conn.prepare_cached("COMMIT")?.execute([]).map(drop);
@@ -354,7 +364,7 @@ impl Desk {
     }
 
     fn roll_back(&mut self) {
-        let conn = &self.tools.conn;
+        let conn = &self.resources.conn;
         if !conn.is_autocommit()
             && let Err(error) = conn.execute_batch("ROLLBACK")
         {
@@ -364,7 +374,7 @@ impl Desk {
     }
 }
 
-/// The database undid the whole transaction by itself, as it may after an I/O error.
+/// The error if SQLite rolled back the whole transaction itself, as it may after an I/O error.
 fn rolled_back() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
     let reason = "SQLite rolled the transaction back".to_owned();

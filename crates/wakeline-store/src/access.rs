@@ -1,13 +1,13 @@
-//! Who may call, and what they did: API keys, and the audit of administrative acts.
+//! API keys, and the audit log of administrative actions.
 //!
 //! # Where it sits
-//! `wakeline-access` decides by what is kept here; whoever serves a request says what is being done
-//! with a [`Deed`], and stores record it.
+//! `wakeline-access` makes its decisions by the keys that are stored here. The server wraps each
+//! administrative request in a [`AuditAction`], and stores write it to the audit log.
 //!
 //! # Invariants
-//! * A store knows no secret: keys come as digests.
-//! * An act and its audit entry are one transaction. Writes of the administrative traits record the
-//!   [`Deed`] that they are called under, unless nothing changed.
+//! * A store never sees a secret: keys are passed as digests.
+//! * An action and its audit entry are one transaction. Writes of the administrative traits record
+//!   the [`AuditAction`] that they run under, unless nothing changed.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,130 +18,130 @@ use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Timestamp
 
 use crate::admin::QueueDetail;
 use crate::dead::RedriveJob;
+use crate::encryption::Rekeyed;
 use crate::error::StoreError;
 use crate::flow::{DeleteReport, EnqueueOutcome, EnqueueReply, PruneReport};
-use crate::hook::{Created, EventType, Job, ResendOutcome, RotateOutcome, UpdateOutcome};
-use crate::messages::Intervened;
-use crate::sealing::Rekeyed;
+use crate::hook::{Created, DeliveryJob, EventType, ResendOutcome, RotateOutcome, UpdateOutcome};
+use crate::messages::InterventionOutcome;
 
 /// The SHA-256 of a key's secret.
 pub type SecretDigest = [u8; 32];
 
-/// A key to make.
+/// An API key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Its id, made by the caller; part of the key as it is sent.
+    /// The key's id, chosen by the caller; it is part of the key as clients send it.
     pub id: String,
-    /// What people call it; no two live keys share a name.
+    /// The display name; no two live keys share one.
     pub name: String,
-    /// What it allows.
+    /// The permissions that the key carries.
     pub scopes: Vec<Scope>,
-    /// The digest of its secret.
+    /// The SHA-256 digest of the key's secret.
     pub digest: SecretDigest,
-    /// How long it is valid; `None` for ever.
+    /// How long the key is valid; `None` means that it never expires.
     pub valid_for: Option<Duration>,
 }
 
-/// A key as it stands.
+/// A stored API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its id.
+    /// The key's id, which is part of the key as clients send it.
     pub id: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// What it allows.
+    /// The permissions that the key carries.
     pub scopes: Vec<Scope>,
-    /// The digest of its secret.
+    /// The digest of the current secret.
     pub digest: SecretDigest,
-    /// The digest of the secret before, and until when that is valid.
+    /// The digest of the previous secret, and the time until which it stays valid.
     pub former: Option<(SecretDigest, Timestamp)>,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// Until when it is valid.
+    /// When the key expires; `None` means never.
     pub expires_at: Option<Timestamp>,
-    /// When it was used last, give or take a minute.
+    /// When the key was last used, accurate to about a minute.
     pub last_used_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// When the key was revoked, if it was.
     pub revoked_at: Option<Timestamp>,
-    /// The store's time when this was read.
+    /// The store's clock when this row was read.
     pub read_at: Timestamp,
 }
 
-/// An administrative act, as the audit tells it.
+/// An administrative action as recorded in the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Its number; later ones are greater.
+    /// The entry's number; later entries have greater numbers.
     pub number: i64,
-    /// When.
+    /// When the action was committed.
     pub at: Timestamp,
-    /// Who.
+    /// The caller, such as `key:ci`.
     pub actor: String,
-    /// What: `queue.delete`, say.
-    pub act: String,
-    /// To what.
+    /// The name of the action, such as `queue.delete`.
+    pub action: String,
+    /// The name or id of the object that the action changed.
     pub target: String,
-    /// More of it; may be empty.
+    /// Further details; may be empty.
     pub detail: String,
 }
 
 /// Which audit entries to list, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Only before this number.
+    /// Only entries before this number.
     pub before: Option<i64>,
-    /// Only of this actor.
+    /// Only entries of this actor.
     pub actor: Option<String>,
-    /// Only of this act.
-    pub act: Option<String>,
-    /// Only of this target.
+    /// Only entries of this action.
+    pub action: Option<String>,
+    /// Only entries about this target.
     pub target: Option<String>,
-    /// At most so many.
+    /// The maximum number of entries to return.
     pub limit: u32,
 }
 
-/// An administrative act under way: who does what to what.
+/// An administrative action in progress: who does what to which object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Deed {
-    /// Who.
+pub struct AuditAction {
+    /// The caller, as authenticated by the server.
     pub actor: String,
-    /// What.
-    pub act: &'static str,
-    /// To what.
+    /// The name of the action, such as `queue.delete`.
+    pub action: &'static str,
+    /// The name or id of the object that is changed.
     pub target: String,
-    /// More of it.
+    /// Further details; may be empty.
     pub detail: String,
 }
 
 tokio::task_local! {
-    static DEED: RefCell<Deed>;
+    static CURRENT_ACTION: RefCell<AuditAction>;
 }
 
-impl Deed {
-    /// Runs a call under this deed: administrative writes in it record it. A task that the call
-    /// spawns is on its own.
+impl AuditAction {
+    /// Runs a call under this action: administrative writes within it record the action. Tasks that
+    /// the call spawns do not inherit it.
     pub async fn during<F: Future>(self, call: F) -> F::Output {
-        DEED.scope(RefCell::new(self), call).await
+        CURRENT_ACTION.scope(RefCell::new(self), call).await
     }
 
-    /// The deed that the caller runs under. Stores ask for it when a call begins, because a call
-    /// whose caller goes away ends elsewhere.
+    /// The action that the current task runs under. Stores read it when a call begins, because a
+    /// call whose caller is dropped finishes in another task.
     pub fn current() -> Option<Self> {
-        DEED.try_with(|deed| deed.borrow().clone()).ok()
+        CURRENT_ACTION.try_with(|action| action.borrow().clone()).ok()
     }
 
-    /// Says more of the deed that the caller runs under, if it runs under one.
-    pub fn tell(target: Option<String>, detail: Option<String>) {
-        let _ = DEED.try_with(|deed| {
-            let mut deed = deed.borrow_mut();
-            deed.target = target.unwrap_or_else(|| std::mem::take(&mut deed.target));
-            deed.detail = detail.unwrap_or_else(|| std::mem::take(&mut deed.detail));
+    /// Replaces the target or the detail of the current action, if there is one.
+    pub fn amend(target: Option<String>, detail: Option<String>) {
+        let _ = CURRENT_ACTION.try_with(|action| {
+            let mut action = action.borrow_mut();
+            action.target = target.unwrap_or_else(|| std::mem::take(&mut action.target));
+            action.detail = detail.unwrap_or_else(|| std::mem::take(&mut action.detail));
         });
     }
 }
 
-/// What came of an administrative write: stores record a deed only if something changed.
+/// The result of an administrative write. Stores write an audit entry only if something changed.
 pub trait Consequence {
-    /// Whether something changed.
+    /// Whether the write changed something.
     fn changed(&self) -> bool;
 }
 
@@ -163,7 +163,7 @@ impl Consequence for QueueDetail {
     }
 }
 
-impl Consequence for Intervened {
+impl Consequence for InterventionOutcome {
     fn changed(&self) -> bool {
         *self == Self::Done
     }
@@ -175,7 +175,7 @@ impl Consequence for RedriveJob {
     }
 }
 
-impl Consequence for Job {
+impl Consequence for DeliveryJob {
     fn changed(&self) -> bool {
         true
     }
@@ -201,7 +201,7 @@ impl Consequence for EnqueueReply {
 
 impl Consequence for Rekeyed {
     fn changed(&self) -> bool {
-        self.resealed > 0
+        self.reencrypted > 0
     }
 }
 
@@ -241,30 +241,34 @@ impl<T: Consequence> Consequence for Option<T> {
     }
 }
 
-/// With what the caller tells its waiters: who has something to tell has changed something.
+/// A result together with the changes to publish to waiters: a change to publish counts as a
+/// change.
 impl<T: Consequence, C> Consequence for (T, Vec<C>) {
     fn changed(&self) -> bool {
         self.0.changed() || !self.1.is_empty()
     }
 }
 
-/// API keys and the audit.
+/// API keys and the audit log.
 #[async_trait]
 pub trait AccessStore: Send + Sync {
-    /// Makes a key. False if a live key has its name, or any its id. Records the deed.
+    /// Creates a key. Returns false if a live key has the same name, or any key the same id. Writes
+    /// an audit entry.
     async fn create_key(&self, key: NewKey) -> Result<bool, StoreError>;
 
-    /// All keys by name, revoked and expired ones too.
+    /// All keys ordered by name, including revoked and expired ones.
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError>;
 
-    /// A key.
+    /// The key with this id, revoked and expired ones included.
     async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
 
-    /// Ends a key for good. False if there is none, or it was revoked before. Records the deed.
+    /// Revokes a key permanently. Returns false if it does not exist or is revoked already. Writes
+    /// an audit entry.
     async fn revoke_key(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Gives a key another secret; the one that it has stays valid for a while, the one before
-    /// that does not. False if there is none, or it is revoked. Records the deed.
+    /// Gives a key a new secret. The current secret stays valid for `overlap`; the one before that
+    /// becomes invalid. Returns false if the key does not exist or is revoked. Writes an audit
+    /// entry.
     async fn rotate_key(
         &self,
         id: &str,
@@ -272,23 +276,23 @@ pub trait AccessStore: Send + Sync {
         overlap: Duration,
     ) -> Result<bool, StoreError>;
 
-    /// Notes that keys are used, unless that was noted within the last minute.
+    /// Records that keys are in use, unless that was recorded within the last minute.
     async fn touch_keys(&self, ids: Vec<String>) -> Result<(), StoreError>;
 
-    /// The queues of partitions, in order; `None` where there is no such partition.
+    /// The queues that partitions belong to, in order; `None` where a partition does not exist.
     async fn queues_of(
         &self,
         partitions: Vec<PartitionId>,
     ) -> Result<Vec<Option<QueueName>>, StoreError>;
 
-    /// The names of groups, in order; `None` where there is no such group.
+    /// The names of groups, in order; `None` where a group does not exist.
     async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError>;
 
-    /// Audit entries, newest first.
+    /// A page of audit entries, newest first.
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Removes audit entries older than a span, at most so many, the oldest first. Returns how
-    /// many.
+    /// Removes up to `limit` audit entries older than a span, oldest first. Returns how many were
+    /// removed.
     async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64, StoreError>;
 }
 
@@ -297,18 +301,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_deed_is_known_to_what_runs_under_it_and_to_nothing_else() {
-        assert_eq!(Deed::current(), None);
-        let deed = Deed { actor: "key:ci".into(), act: "queue.delete", ..Deed::default() };
-        let seen = deed.clone().during(async {
-            Deed::tell(Some("orders".into()), None);
+    async fn an_action_is_visible_in_its_own_task_and_not_in_spawned_ones() {
+        assert_eq!(AuditAction::current(), None);
+        let action = AuditAction {
+            actor: "key:ci".into(),
+            action: "queue.delete",
+            ..AuditAction::default()
+        };
+        let seen = action.clone().during(async {
+            AuditAction::amend(Some("orders".into()), None);
             tokio::task::yield_now().await;
-            let spawned = tokio::spawn(async { Deed::current() }).await.expect("no panic");
-            (Deed::current(), spawned)
+            let spawned = tokio::spawn(async { AuditAction::current() }).await.expect("no panic");
+            (AuditAction::current(), spawned)
         });
         let (here, spawned) = seen.await;
-        assert_eq!(here, Some(Deed { target: "orders".into(), ..deed }));
+        assert_eq!(here, Some(AuditAction { target: "orders".into(), ..action }));
         assert_eq!(spawned, None);
-        Deed::tell(Some("nobody listens".into()), None);
+        AuditAction::amend(Some("no action is current".into()), None);
     }
 }

@@ -9,105 +9,105 @@ use wakeline_core::{
 use crate::error::StoreError;
 use crate::ledger::LedgerEntry;
 
-/// Makes or changes a queue. Options are replaced as a whole.
+/// Creates a queue or changes it. Options are replaced as a whole.
 #[derive(Debug, Clone)]
 pub struct ConfigureQueue {
-    /// The queue.
+    /// The queue to create or change.
     pub queue: QueueName,
-    /// Its namespace; `None` keeps what it has, or takes it from the name of a new queue.
+    /// The namespace. `None` keeps the current one; a new queue then takes it from its name.
     pub namespace: Option<Namespace>,
-    /// Its task; like the namespace.
+    /// The task; `None` has the same meaning as for the namespace.
     pub task: Option<TaskName>,
-    /// Its options.
+    /// The complete new options.
     pub options: QueueOptions,
 }
 
-/// Changes a queue. What is `None` stays as it is.
+/// Changes a queue. Fields that are `None` stay as they are.
 #[derive(Debug, Clone)]
 pub struct PatchQueue {
-    /// The queue.
+    /// The queue to change.
     pub queue: QueueName,
-    /// Its namespace.
+    /// The new namespace.
     pub namespace: Option<Namespace>,
-    /// Its task.
+    /// The new task.
     pub task: Option<TaskName>,
-    /// Its options.
+    /// The options to change.
     pub options: OptionsPatch,
-    /// Make the queue if there is none.
+    /// Whether to create the queue if it does not exist.
     pub create: bool,
 }
 
-/// A queue as it stands.
+/// A queue and its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueDetail {
-    /// The store's number for it.
+    /// The store's numeric id of the queue.
     pub id: i64,
-    /// Its name.
+    /// The queue's name.
     pub queue: QueueName,
-    /// Its namespace.
+    /// The queue's namespace, if it has one.
     pub namespace: Option<Namespace>,
-    /// Its task.
+    /// The queue's task, if it has one.
     pub task: Option<TaskName>,
-    /// Its options.
+    /// The queue's current options.
     pub options: QueueOptions,
-    /// The partition `Default`.
+    /// The id of the partition `Default`.
     pub default_partition: PartitionId,
 }
 
-/// Where a message stands with one group.
+/// The state of a message for one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageState {
     /// Not delivered yet, or waiting for a retry.
     Pending,
-    /// Delivered, not settled.
+    /// Delivered under a live lease and not settled.
     Processing,
-    /// Settled.
+    /// Settled successfully, or skipped by the group.
     Completed,
-    /// Given up.
+    /// Given up; a dead letter may be stored.
     DeadLetter,
 }
 
-/// A message as it stands.
+/// A message with its state in every group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageDetail {
-    /// The queue.
+    /// The queue that holds the message.
     pub queue: QueueName,
-    /// The partition.
+    /// The partition that holds the message.
     pub partition: PartitionName,
-    /// The message; `attempt` is the number of the next try in queue mode.
+    /// The message itself; `attempt` is the number of the next attempt in queue mode.
     pub message: crate::queue::Delivered,
-    /// How each group of the queue stands with it.
+    /// The state of the message for each group of the queue.
     pub groups: Vec<(GroupName, MessageState)>,
-    /// The last error of groups that try it again, or have given it up.
+    /// The last error of each group that will retry the message or has given it up.
     pub errors: Vec<(GroupName, String)>,
-    /// Its deliveries, as far as they are remembered, in the order in which they were offered.
+    /// The message's deliveries that are still in the ledger, in the order in which they were
+    /// offered.
     pub ledger: Vec<LedgerEntry>,
 }
 
 /// Configuration and inspection of queues.
 #[async_trait]
 pub trait QueueAdmin: Send + Sync {
-    /// Makes or changes a queue; makes its partition `Default`.
+    /// Creates or changes a queue, and creates its partition `Default`.
     async fn configure(
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError>;
 
-    /// Changes those of a queue's options that are named: of two such calls at once neither undoes
-    /// what the other did, nor if both make the queue. `None` if there is no such queue, and none
-    /// is to be made.
+    /// Changes only the named options, so that two concurrent calls do not undo each other, even if
+    /// both create the queue. Returns `None` if the queue does not exist and is not to be created.
     async fn patch(
         &self,
         command: PatchQueue,
     ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError>;
 
-    /// A queue as it stands.
+    /// The configuration of a queue; `None` if it does not exist.
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError>;
 
-    /// Removes a queue with its messages, groups and dead letters. True if it existed.
+    /// Removes a queue with its messages, groups and dead letters. Returns true if it existed.
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError>;
 
-    /// The newest message of a transaction id in a partition.
+    /// The newest message with a transaction id in a partition.
     async fn message(
         &self,
         partition: PartitionId,
@@ -115,24 +115,24 @@ pub trait QueueAdmin: Send + Sync {
     ) -> Result<Option<MessageDetail>, StoreError>;
 }
 
-/// What a store says of itself.
+/// Describes a store for logs and health reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreInfo {
-    /// `sqlite` or `postgres`.
+    /// The kind of database: `sqlite` or `postgres`.
     pub kind: &'static str,
-    /// Where it is, without secrets.
+    /// The database's address or path, without secrets.
     pub location: String,
 }
 
-/// The store itself.
+/// Operations on the store itself.
 #[async_trait]
 pub trait StoreAdmin: Send + Sync {
-    /// What and where it is.
+    /// The kind and location of the store.
     fn info(&self) -> StoreInfo;
 
-    /// Fails unless a statement can be run.
+    /// Fails unless the store can run a statement.
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// Finishes calls under way and ends all connections and threads.
+    /// Finishes the calls in progress and ends all connections and threads.
     async fn close(&self);
 }

@@ -1,4 +1,4 @@
-//! Dead letters: reading, purging and redriving them; and the background work of the queues.
+//! Dead letters (reading, purging and redriving them) and the background work of the queues.
 
 use std::time::Duration;
 
@@ -12,156 +12,157 @@ use wakeline_core::{
 
 use crate::error::StoreError;
 
-/// A message that used up its tries, or was given up. It owns its data.
+/// A message that used up its attempts or was given up. It owns a copy of the message's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its own id: one message may be given up by several groups, and again after a redrive.
+    /// The dead letter's own id: several groups may give up one message, and one group may do so
+    /// again after a redrive.
     pub number: DeadLetterId,
     /// The message's id.
     pub id: MessageId,
-    /// The producer's id for it.
+    /// The producer's id for the message.
     pub transaction_id: TransactionId,
     /// The producer's correlation id.
     pub trace_id: Option<Uuid>,
-    /// The partition's id.
+    /// The id of the partition that the message was in.
     pub partition_id: PartitionId,
-    /// The queue.
+    /// The queue that the message was in.
     pub queue: QueueName,
-    /// The partition.
+    /// The name of the partition that the message was in.
     pub partition: PartitionName,
-    /// The group that gave it up.
+    /// The group that gave the message up.
     pub group: GroupName,
-    /// The last error.
+    /// The error of the last attempt.
     pub error: Option<String>,
-    /// Counted failures.
+    /// The number of failures that counted against the retry limit.
     pub failures: u32,
-    /// JSON text.
+    /// The payload as JSON text.
     pub payload: Bytes,
-    /// Who pushed it.
+    /// Who pushed the message, as authenticated by the server.
     pub producer: Option<String>,
-    /// When it was pushed.
+    /// When the message was pushed.
     pub created_at: Timestamp,
-    /// When it was given up.
+    /// When the message was given up.
     pub failed_at: Timestamp,
 }
 
-/// Which dead letters are meant. What is not given does not matter.
+/// Selects dead letters. A field that is `None` does not restrict the selection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
-    /// Only this one.
+    /// Only the dead letter with this id.
     pub number: Option<DeadLetterId>,
-    /// Only of this queue.
+    /// Only those of this queue.
     pub queue: Option<QueueName>,
-    /// Only of this group.
+    /// Only those of this group.
     pub group: Option<GroupName>,
-    /// Only of partitions of this name.
+    /// Only those of partitions with this name.
     pub partition: Option<PartitionName>,
-    /// Only those given up at or after.
+    /// Only those given up at or after this time.
     pub from: Option<Timestamp>,
-    /// Only those given up before.
+    /// Only those given up before this time.
     pub to: Option<Timestamp>,
     /// Only those whose error contains this text.
     pub error: Option<String>,
 }
 
-/// A part of a list.
+/// A section of a list, by limit and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// At most so many.
+    /// The maximum number of items to return.
     pub limit: u32,
-    /// After skipping so many.
+    /// The number of items to skip.
     pub offset: u32,
 }
 
-/// Dead letters, and how many there are in all.
+/// A page of dead letters and the total count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetters {
-    /// A page of them, newest first.
+    /// The page of dead letters, newest first.
     pub letters: Vec<DeadLetter>,
-    /// How many there are on all pages.
+    /// The number of dead letters on all pages.
     pub total: u64,
 }
 
-/// Dead letters that are to be delivered again.
+/// A request to deliver dead letters again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
-    /// The job's id, made by the caller: starting it again changes nothing.
+    /// The job's id, chosen by the caller; starting the same job again changes nothing.
     pub id: RedriveId,
-    /// Which of those that there are when it starts.
+    /// Selects among the dead letters that exist when the job starts.
     pub filter: DeadLetterFilter,
-    /// Pushed to this queue, instead of given back to the group that gave it up.
+    /// Push the messages to this queue instead of returning them to the group that gave them up.
     pub to_queue: Option<QueueName>,
-    /// At most so many a second; `None` as fast as can be.
+    /// The maximum number of messages per second; `None` means no limit.
     pub rate: Option<u32>,
 }
 
-/// How a job stands.
+/// The state of a redrive job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedriveState {
-    /// It goes on.
+    /// The job has dead letters left to process.
     Running,
-    /// It has been through.
+    /// The job has processed all its dead letters.
     Finished,
-    /// It was stopped; what it had done stays done.
+    /// The job was stopped; what it had redriven stays redriven.
     Cancelled,
 }
 
 /// A job that redrives dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveJob {
-    /// What it is.
+    /// The request that the job carries out.
     pub redrive: Redrive,
-    /// How it stands.
+    /// The state of the job.
     pub state: RedriveState,
-    /// How many there were when it started.
+    /// The number of dead letters that the job selected at its start.
     pub total: u64,
-    /// How many were redriven.
+    /// The number of dead letters that were redriven.
     pub done: u64,
-    /// How many could not be: they stay dead letters.
+    /// The number of dead letters that could not be redriven and remain stored.
     pub failed: u64,
-    /// When it was started.
+    /// When the job was started.
     pub created_at: Timestamp,
-    /// When it last went on.
+    /// When the job last made progress.
     pub updated_at: Timestamp,
 }
 
-/// What a piece of background work came to.
+/// The result of one unit of background work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct QueueChores {
-    /// Rows that it looked at.
+pub struct QueueBackgroundReport {
+    /// The number of rows that it examined.
     pub rows: u64,
-    /// When the next piece is due: zero if there is more now, `None` if nothing is in sight.
+    /// When the next unit is due: zero if there is more now, `None` if no work is known.
     pub next_due: Option<Duration>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<Change>,
 }
 
-/// Dead letters.
+/// Operations on dead letters, and the background work of queues.
 #[async_trait]
 pub trait QueueDeadLetters: Send + Sync {
-    /// Dead letters, newest first.
+    /// A page of dead letters, newest first.
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: Page,
     ) -> Result<DeadLetters, StoreError>;
 
-    /// Removes dead letters for good; returns how many.
+    /// Removes dead letters permanently and returns how many there were.
     async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError>;
 
-    /// Starts a job. Returns it, and whom to tell: those who do background work.
+    /// Starts a redrive job. Returns it together with the changes that wake the background workers.
     async fn start_redrive(
         &self,
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError>;
 
-    /// A job. Those that ended are forgotten after a week.
+    /// A redrive job. Jobs that ended are removed after a week.
     async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError>;
 
-    /// Stops a job, if it is still running; `None` if there is none.
+    /// Stops a redrive job if it is still running; `None` if it does not exist.
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError>;
 
-    /// Does a piece of background work that is due, on at most `rows` rows, in one short commit.
-    /// When there is some is told by a sweep of the line of chores.
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError>;
+    /// Does one unit of due background work on at most `rows` rows, in one short transaction. A
+    /// sweep of the background line reports when some is due.
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError>;
 }

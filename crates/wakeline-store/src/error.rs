@@ -1,4 +1,4 @@
-//! What can go wrong in a store, by what the caller does next.
+//! Errors of stores, grouped by what the caller should do next.
 
 /// Any error that a driver may report.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -6,8 +6,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Why a store call failed. Expected outcomes (a stale lease, a duplicate) are results instead.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Serialization failure, deadlock, timeout, dropped connection. The outcome may be unknown:
-    /// repeat only what is idempotent (a push by its transaction ids, a claim by its token).
+    /// A serialization failure, deadlock, timeout or dropped connection. The outcome may be
+    /// unknown: repeat only what is idempotent (a push by its transaction ids, a claim by its
+    /// token).
     #[error(
         "{operation} failed, and may or may not have taken effect: the connection to the database \
          was lost, or the database was too busy; try again"
@@ -15,7 +16,7 @@ pub enum StoreError {
     Transient {
         /// The operation that failed.
         operation: &'static str,
-        /// What the driver said.
+        /// The driver's error.
         #[source]
         source: BoxError,
     },
@@ -24,16 +25,16 @@ pub enum StoreError {
     Unavailable {
         /// The operation that failed.
         operation: &'static str,
-        /// What the driver said.
+        /// The driver's error.
         #[source]
         source: BoxError,
     },
     /// The command itself is wrong. Do not repeat it.
     #[error("{field} {reason}")]
     Invalid {
-        /// The field at fault, in the words of the wire.
+        /// The field at fault, by its name on the wire.
         field: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the field.
         reason: String,
     },
     /// The disk or the database is full. Nothing was written. Reading and settling still work.
@@ -45,7 +46,7 @@ pub enum StoreError {
         /// The operation that failed.
         operation: &'static str,
     },
-    /// Something is stored encrypted only, and this node has no keys. Nothing was written.
+    /// The data is stored encrypted, and this node has no keys. Nothing was written.
     #[error(
         "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS \
          or --encryption-key-file"
@@ -54,7 +55,7 @@ pub enum StoreError {
         /// The operation that failed.
         operation: &'static str,
     },
-    /// Pushes are refused for the time of a maintenance. Nothing was written.
+    /// Pushes are refused during maintenance. Nothing was written.
     #[error(
         "{operation} is refused during maintenance, and nothing was written: try again after \
          `wakeline maintenance off`"
@@ -63,7 +64,7 @@ pub enum StoreError {
         /// The operation that was refused.
         operation: &'static str,
     },
-    /// A row is corrupt. It is left where it is.
+    /// A row is corrupt. It was left unchanged.
     #[error(
         "{what} {id} is corrupt in the store, and was left as it is: restore it from a backup, \
          or remove it (see \"Corrupt rows\" in the operation guide)"
@@ -71,47 +72,47 @@ pub enum StoreError {
     Corrupt {
         /// The kind of row.
         what: &'static str,
-        /// Which one.
+        /// The id of the row.
         id: String,
-        /// What is wrong with it.
+        /// The reason why the row cannot be read.
         #[source]
         source: BoxError,
     },
-    /// A defect or a database error that repeating does not fix.
+    /// A defect or a database error that a retry does not fix.
     #[error("{operation} failed, and will fail again if it is repeated")]
     Fatal {
         /// The operation that failed.
         operation: &'static str,
-        /// What the driver said.
+        /// The driver's error.
         #[source]
         source: BoxError,
     },
 }
 
-/// The source of a [`StoreError::Transient`] of a call that the database ended because it took
-/// longer than it may. Nothing was written, and as far as the store can tell, the time was not
-/// spent waiting for somebody's lock.
+/// The source of a [`StoreError::Transient`] when the database cancelled a statement that exceeded
+/// its time limit. Nothing was written, and as far as the store knows, the time was not spent
+/// waiting for a lock.
 #[derive(Debug, thiserror::Error)]
 #[error("it took longer than the database allows one statement to take")]
 pub struct TimeLimit(#[source] pub BoxError);
 
-/// What is wrong with one command of a call that others share: an error for whoever sent it, and
-/// nothing to the others.
+/// What is wrong with one command of a fused call. It is an error for the caller that sent the
+/// command and does not affect the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidField {
-    /// The field at fault, in the words of the wire.
+    /// The field at fault, by its name on the wire.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub reason: String,
 }
 
 impl InvalidField {
-    /// A moment that must not be in the future does.
+    /// The error for a time that must not be in the future but is.
     pub fn future(field: &'static str) -> Self {
         Self { field, reason: "must not be in the future".to_owned() }
     }
 
-    /// As the error of a call that nobody shares.
+    /// Converts it to the error of a call with a single command.
     pub fn into_error(self) -> StoreError {
         StoreError::Invalid { field: self.field, reason: self.reason }
     }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_that_nothing_was_written_only_if_that_is_sure() {
+    fn an_error_after_a_write_never_claims_that_nothing_was_written() {
         for error in every_variant() {
             let text = wakeline_core::error_chain(&error.after_write());
             assert!(!text.contains("nothing was written"), "{text}");
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_after_a_write_says_that_nothing_was_written() {
+    fn after_a_write_errors_of_unwritten_calls_become_transient() {
         let operation = "test";
         let source = || "the driver's words".into();
         let promises = [

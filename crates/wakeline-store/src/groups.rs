@@ -1,4 +1,4 @@
-//! Consumer groups: how far they are, and moving them.
+//! Consumer groups: their progress, and moving them.
 
 use std::time::Duration;
 
@@ -12,96 +12,96 @@ use crate::error::StoreError;
 /// A consumer group of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupDetail {
-    /// The queue.
+    /// The queue that the group reads.
     pub queue: QueueName,
-    /// The group.
+    /// The group's name.
     pub group: GroupName,
-    /// Where it began.
+    /// Where the group began to read.
     pub subscription: Subscription,
-    /// When it subscribed.
+    /// When the group subscribed.
     pub created_at: Timestamp,
-    /// Partitions that it reads.
+    /// The number of partitions that the group reads.
     pub partitions: u64,
-    /// Partitions in which something is unread or unsettled.
+    /// The number of partitions with unread or unsettled messages.
     pub partitions_behind: u64,
-    /// Messages that are unread or unsettled.
+    /// The number of unread or unsettled messages.
     pub lag: u64,
-    /// How long ago the oldest of these was pushed.
+    /// The age of the oldest unread or unsettled message.
     pub behind: Duration,
-    /// Partitions that are leased.
+    /// The number of partitions that are leased.
     pub leases: u64,
-    /// When consumers last polled, to within
+    /// When consumers last polled, accurate to
     /// [`poll_recorded_after`](wakeline_core::QueueOptions::poll_recorded_after).
     pub polled_at: Timestamp,
-    /// Since when it is idle, if it is.
+    /// Since when the group is idle, if it is.
     pub idle_since: Option<Timestamp>,
 }
 
-/// A consumer group in one partition.
+/// The progress of a consumer group in one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupPartition {
-    /// The queue.
+    /// The queue that the group reads.
     pub queue: QueueName,
-    /// The group.
+    /// The group's name.
     pub group: GroupName,
-    /// The partition.
+    /// The name of the partition.
     pub partition: PartitionName,
-    /// The partition's id.
+    /// The id of the partition.
     pub partition_id: PartitionId,
-    /// Messages of the partition, whether they are still stored or not.
+    /// The number of messages ever pushed to the partition, stored or not.
     pub end: u64,
-    /// Messages that are unread or unsettled.
+    /// The number of unread or unsettled messages.
     pub lag: u64,
-    /// When the oldest message that is unread or unsettled was pushed.
+    /// When the oldest unread or unsettled message was pushed.
     pub oldest_at: Option<Timestamp>,
-    /// How long ago that was.
+    /// The age of that message.
     pub behind: Duration,
-    /// When its lease ends, if it holds one.
+    /// When the lease of the partition ends, if the group holds one.
     pub leased_until: Option<Timestamp>,
-    /// When consumers last took messages.
+    /// When consumers last claimed messages.
     pub taken_at: Option<Timestamp>,
-    /// Who did.
+    /// The worker that did.
     pub taken_by: Option<String>,
 }
 
-/// Which partitions of groups to list.
+/// Selects partitions of groups.
 #[derive(Debug, Clone, Default)]
 pub struct GroupPartitionFilter {
     /// Only of this group.
     pub group: Option<GroupName>,
     /// Only of this queue.
     pub queue: Option<QueueName>,
-    /// At most so many.
+    /// The maximum number of entries to return.
     pub limit: u32,
-    /// After skipping so many.
+    /// The number of entries to skip.
     pub offset: u32,
 }
 
-/// Where a group is to go on.
+/// The position to which a group is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekTo {
-    /// With the oldest message that is stored.
+    /// The oldest message that is stored.
     Beginning,
-    /// With what will be pushed.
+    /// The end of the log: only messages that are pushed later.
     End,
-    /// With what was pushed at or after a moment.
+    /// The first message pushed at or after this time.
     Since(Timestamp),
 }
 
-/// Moves a group.
+/// A request to move a group.
 #[derive(Debug, Clone)]
 pub struct Seek {
-    /// The group.
+    /// The group to move.
     pub group: GroupName,
-    /// Only in this queue, instead of in all that it reads.
+    /// Only in this queue, instead of in all that the group reads.
     pub queue: Option<QueueName>,
-    /// Only in this partition of each.
+    /// Only in this partition of each queue.
     pub partition: Option<PartitionName>,
-    /// Where to.
+    /// The position to move to.
     pub to: SeekTo,
 }
 
-/// Consumer groups.
+/// Administration of consumer groups.
 #[async_trait]
 pub trait QueueGroups: Send + Sync {
     /// All groups, or those of one name, ordered by name and queue.
@@ -113,25 +113,25 @@ pub trait QueueGroups: Send + Sync {
         filter: GroupPartitionFilter,
     ) -> Result<Vec<GroupPartition>, StoreError>;
 
-    /// Partitions in which a group is behind by at least so long, the oldest message first. Looks
-    /// at no partition whose messages are all settled.
+    /// Partitions in which a group is behind by at least `behind`, the oldest message first.
+    /// Partitions whose messages are all settled are not examined.
     async fn lagging(
         &self,
         behind: Duration,
         filter: GroupPartitionFilter,
     ) -> Result<Vec<GroupPartition>, StoreError>;
 
-    /// Forgets a group, in one queue or in all: its next poll subscribes anew. Returns the
-    /// number of cursors that went, and whom to tell: those who wait in the group make no claim
-    /// by themselves, and it begins anew with their next one.
+    /// Removes a group from one queue or from all; its next poll subscribes again. Returns the
+    /// number of removed cursors and the changes to publish: consumers that are already waiting
+    /// would not claim by themselves, and the group begins again with their next claim.
     async fn delete_group(
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
     ) -> Result<(u64, Vec<Change>), StoreError>;
 
-    /// Moves a group. What it holds under a lease is lost to it, and what it has parked is
-    /// forgotten. Unless one partition is named its subscription changes with it: to all, or to
-    /// what was pushed since then, where the end is now. Returns the number of cursors moved.
+    /// Moves a group. Its leases end and its parked messages are forgotten. Unless one partition is
+    /// named, its subscription changes too: to everything, or to messages pushed since the given
+    /// time (the current time for the end). Returns the number of moved cursors.
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! How a node learns that another process changed something.
+//! How a node learns about changes made by other processes.
 
 use std::sync::Arc;
 
@@ -6,51 +6,51 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, FlowChange, HookChange};
 
-/// Who made a change.
+/// Where a change was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HintOrigin {
     /// A commit of this process.
     InProcess,
-    /// Another process, by NOTIFY or the sidecar file.
+    /// Another process, reported by NOTIFY or the sidecar file.
     Notify,
 }
 
 /// Whether hints from other processes can reach this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkState {
-    /// They arrive.
+    /// Hints arrive.
     Up,
-    /// They may be lost; the store is trying to reconnect.
+    /// Hints may be lost; the store is trying to reconnect.
     Down {
-        /// Why, in words for the log and for health.
+        /// The reason, for the log and the health report.
         reason: String,
     },
-    /// They are switched off by configuration, or this set-up cannot have them.
+    /// Hints are disabled by configuration, or impossible in this setup.
     Off {
-        /// Why, in words for the log and for health.
+        /// The reason, for the log and the health report.
         reason: String,
     },
 }
 
-/// Takes hints in. Never blocks: a slow waiter must not hold up the listener.
+/// Receives hints. Implementations never block, because a slow waiter must not delay the listener.
 pub trait HintSink: Send + Sync {
-    /// These may have become available.
+    /// These queue lines may have become available.
     fn changed(&self, changes: &[Change], origin: HintOrigin);
-    /// These may have become available to orchestrations. Ignored where none run.
+    /// These orchestration lines may have become available. Ignored where no orchestrations run.
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         let _ = (changes, origin);
     }
-    /// These may have become available to webhooks. Ignored where none are sent.
+    /// These webhook lines may have become available. Ignored where no webhooks are sent.
     fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
         let _ = (changes, origin);
     }
-    /// Anything may have changed: after a reconnect, a lost payload, or a join.
+    /// Anything may have changed: after a reconnect, a lost payload, or at startup.
     fn everything(&self);
-    /// The link went up or down.
+    /// The link to other processes went up or down.
     fn link(&self, state: LinkState);
 }
 
-/// Tells several sinks.
+/// Forwards hints to several sinks.
 pub struct FanOut(pub Vec<Arc<dyn HintSink>>);
 
 impl HintSink for FanOut {
@@ -75,15 +75,15 @@ impl HintSink for FanOut {
     }
 }
 
-/// Feeds hints of other processes into a sink.
+/// Feeds hints from other processes into a sink.
 #[async_trait]
 pub trait HintFeed: Send + Sync {
-    /// Runs until `shutdown`. Reconnects with backoff; after each (re)connect it reports
-    /// [`LinkState::Up`] first and then calls [`HintSink::everything`], so that nothing that was
-    /// committed in the gap stays unseen.
+    /// Runs until `shutdown`. Reconnects with backoff. After each (re)connect it reports
+    /// [`LinkState::Up`] first and then calls [`HintSink::everything`], so that commits made during
+    /// the gap are noticed.
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken);
 
-    /// Runs until `shutdown` on a node that only polls, in place of [`HintFeed::feed`]: does not
-    /// listen, but does what else a node owes the store. By default that is nothing.
-    async fn tend(&self, _sink: Arc<dyn HintSink>, _shutdown: CancellationToken) {}
+    /// Runs until `shutdown` instead of [`HintFeed::feed`] on a node that only polls: it does not
+    /// listen, but does the store's other background work. Does nothing by default.
+    async fn feed_poll_only(&self, _sink: Arc<dyn HintSink>, _shutdown: CancellationToken) {}
 }

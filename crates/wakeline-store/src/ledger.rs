@@ -1,41 +1,42 @@
-//! The ledger: to whom messages were delivered, when, and how that ended.
+//! The ledger of deliveries: to which worker messages were delivered, when, and how each delivery
+//! ended.
 
 use wakeline_core::{GroupName, Timestamp};
 
-/// How a delivery ended. Each ends as exactly one of these.
+/// How a delivery ended. Every delivery ends in exactly one of these ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeliveryOutcome {
-    /// Not yet: its lease is live.
+    /// The delivery has not ended: its lease is live.
     Open,
-    /// The consumer completed it.
+    /// The consumer acknowledged the message.
     Acked,
-    /// The consumer said that it failed, or gave it up.
+    /// The consumer reported a failure, or gave the message up.
     Failed,
-    /// The lease ran out first.
+    /// The lease expired before the message was settled.
     Expired,
-    /// It was given back, uncounted; or its group was moved meanwhile.
+    /// The message was given back without counting the attempt, or its group was moved.
     Released,
 }
 
-/// One delivery of a message: its part in a lease.
+/// One delivery of a message, as part of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerEntry {
-    /// When it was offered.
+    /// When the message was delivered.
     pub offered_at: Timestamp,
-    /// When the lease ended; `None` while it is live. One that ran out ended then.
+    /// When the lease ended, by settling or by expiring; `None` while it is live.
     pub ended_at: Option<Timestamp>,
-    /// On behalf of which group.
+    /// The group that the message was delivered to.
     pub group: GroupName,
-    /// To whom.
+    /// The worker that claimed the message, if it gave a name.
     pub worker: Option<String>,
-    /// Until when the lease lasted, or was to last; as it was last extended.
+    /// When the lease expires or would have expired, after its last extension.
     pub leased_until: Timestamp,
-    /// How it ended for this message.
+    /// How the delivery ended for this message.
     pub outcome: DeliveryOutcome,
     /// The first offset of the lease.
     pub first_offset: i64,
-    /// The last one.
+    /// The last offset of the lease.
     pub last_offset: i64,
-    /// Messages that were delivered together.
+    /// The number of messages that were delivered together.
     pub messages: u64,
 }

@@ -1,54 +1,56 @@
-//! Maintenance: pushes that are held back or refused for a while, pops that pause.
+//! Maintenance mode: pushes are held back or refused for a while, and pops are paused.
 //!
 //! # Where it sits
-//! Kept by the store and judged in its own transactions, so that all nodes obey at once, and one
-//! that starts later, too. Nothing of it is in a node's memory.
+//! The mode is stored in the database and checked within the store's own transactions, so that it
+//! takes effect on all nodes at once, including nodes that start later. Nodes keep no copy of it
+//! in memory.
 //!
 //! # Invariants
-//! * While pushes do not go through, no log grows: what the server itself would push (scheduled
-//!   messages that are due, turns of orchestrations, redrives) is held back in either mode.
-//! * What is held back is durable, and its transaction ids count. Once pushes go through again it
-//!   gets its offsets in the order in which it was accepted, before any later push to its
-//!   partition.
-//! * A pause takes nothing from who holds a lease: it can be settled, extended and released.
+//! * While pushes are held back or refused, no log grows: messages that the server itself would
+//!   push (scheduled messages that are due, turns of orchestrations, redrives) are held back in
+//!   both modes.
+//! * Messages that are held back are durable, and their transaction ids count for deduplication.
+//!   When pushes are open again, the messages get their offsets in the order in which they were
+//!   accepted, before any later push to their partition.
+//! * A pause of pops does not affect existing leases: they can be settled, extended and released.
 
 use async_trait::async_trait;
 
 use crate::access::Consequence;
 use crate::error::StoreError;
 
-/// What becomes of pushes.
+/// How pushes are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum PushGate {
-    /// They are stored.
+    /// Pushes are stored and become available at once.
     #[default]
     Open,
-    /// They are stored and held back.
+    /// Pushes are stored and held back.
     Hold,
-    /// Those of producers are refused.
+    /// Pushes of producers are refused.
     Refuse,
 }
 
-/// What is suspended.
+/// The current maintenance mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Maintenance {
-    /// What becomes of pushes.
+    /// How pushes are handled.
     pub pushes: PushGate,
-    /// Whether claims of messages get nothing.
+    /// Whether claims return no messages.
     pub pops_paused: bool,
 }
 
-/// A change of what is suspended. What is not given stays.
+/// A change of the maintenance mode. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetMaintenance {
-    /// What is to become of pushes.
+    /// How pushes are to be handled.
     pub pushes: Option<PushGate>,
-    /// Whether claims of messages are to get nothing.
+    /// Whether claims are to return no messages.
     pub pops_paused: Option<bool>,
 }
 
 impl SetMaintenance {
-    /// What stands after the change.
+    /// The maintenance mode after the change.
     pub fn applied_to(self, before: Maintenance) -> Maintenance {
         Maintenance {
             pushes: self.pushes.unwrap_or(before.pushes),
@@ -57,12 +59,12 @@ impl SetMaintenance {
     }
 }
 
-/// How a change of what is suspended went.
+/// The result of a change of the maintenance mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaintenanceSet {
-    /// What stood before.
+    /// The mode before the change.
     pub before: Maintenance,
-    /// What stands now.
+    /// The mode after the change.
     pub now: Maintenance,
 }
 
@@ -72,20 +74,21 @@ impl Consequence for MaintenanceSet {
     }
 }
 
-/// Maintenance.
+/// The maintenance mode of the queues.
 #[async_trait]
 pub trait QueueMaintenance: Send + Sync {
-    /// What is suspended.
+    /// The current maintenance mode.
     async fn maintenance(&self) -> Result<Maintenance, StoreError>;
 
-    /// Suspends, or resumes. Other processes are told by the store that anything may have changed;
-    /// the caller tells its own waiters. Records the deed.
+    /// Changes the maintenance mode, and records the action in the audit log. The store notifies
+    /// other processes that anything may have changed; the caller notifies its own waiters.
     async fn set_maintenance(&self, set: SetMaintenance) -> Result<MaintenanceSet, StoreError>;
 
-    /// How many messages are held back, or were and have no offset yet.
+    /// The number of messages that are held back, or were held back and have no offset yet.
     async fn held_messages(&self) -> Result<u64, StoreError>;
 
-    /// Gives some of what was held back its offsets, if pushes go through. Returns how many: none
-    /// is left once that is zero. Claims and pushes do the same for what they come across.
+    /// Gives offsets to some of the messages that were held back, if pushes are open. Returns how
+    /// many; zero means that none is left. Claims and pushes do the same for the held messages that
+    /// they encounter.
     async fn release_held(&self) -> Result<u64, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Messages: looking through them, intervening, and doing away with them.
+//! Inspection and removal of messages, and manual intervention in their delivery.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -11,184 +11,186 @@ use crate::admin::MessageState;
 use crate::dead::Page;
 use crate::error::StoreError;
 
-/// Names a message: the newest of a transaction id in its partition.
+/// Identifies a message: the newest one with a transaction id in a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageKey {
-    /// The partition.
+    /// The id of the partition.
     pub partition: PartitionId,
-    /// The name of its push.
+    /// The transaction id that the message was pushed with.
     pub transaction_id: TransactionId,
 }
 
-/// What is to happen to a message of a group.
+/// An operator's decision about a message of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intervention {
-    /// It is delivered again as soon as can be.
+    /// Deliver the message again as soon as possible.
     Retry,
-    /// It is given up.
-    Bury {
-        /// Why.
+    /// Give the message up, as if it had used up its attempts.
+    GiveUp {
+        /// The error to record.
         error: Option<String>,
     },
 }
 
-/// How an intervention ended.
+/// The outcome of an intervention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intervened {
-    /// It is so now.
+pub enum InterventionOutcome {
+    /// The intervention took effect.
     Done,
-    /// There is no such message; nothing changed.
+    /// The message does not exist; nothing changed.
     Missing,
     /// The group does not read the queue; nothing changed.
     NoGroup,
-    /// A consumer holds it; nothing changed.
+    /// A consumer holds the message under a lease; nothing changed.
     Leased,
-    /// The group is done with it; nothing changed.
+    /// The group has already settled the message; nothing changed.
     Settled,
-    /// The group has too much to read before it; nothing changed.
+    /// The group has more than [`GIVE_UP_DISTANCE_MAX`] messages to read before this one; nothing
+    /// changed.
     TooFar,
 }
 
-/// Most messages that a group may have to read before one that it is to give up unread.
-pub const BURY_DISTANCE_MAX: i64 = 1_000;
+/// The maximum number of messages that a group may have to read before one that it gives up unread.
+pub const GIVE_UP_DISTANCE_MAX: i64 = 1_000;
 
-/// A partition as it stands.
+/// A partition of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionDetail {
-    /// The queue.
+    /// The queue that the partition belongs to.
     pub queue: QueueName,
-    /// Its namespace.
+    /// The namespace of the queue.
     pub namespace: Option<Namespace>,
-    /// Its task.
+    /// The task of the queue.
     pub task: Option<TaskName>,
     /// The partition's name.
     pub partition: PartitionName,
     /// The partition's id.
     pub partition_id: PartitionId,
-    /// Messages that were ever pushed to it.
+    /// The number of messages ever pushed to the partition.
     pub end: u64,
-    /// When the last one was.
+    /// When the last message was pushed.
     pub last_push_at: Option<Timestamp>,
 }
 
-/// Which messages are looked for. What is not given does not matter.
+/// Selects messages. A field that is `None` does not restrict the selection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageFilter {
-    /// Only of this queue.
+    /// Only messages of this queue.
     pub queue: Option<QueueName>,
-    /// Only of partitions of this name.
+    /// Only messages of partitions with this name.
     pub partition: Option<PartitionName>,
-    /// Only of queues of this namespace.
+    /// Only messages of queues in this namespace.
     pub namespace: Option<Namespace>,
-    /// Only of queues of this task.
+    /// Only messages of queues with this task.
     pub task: Option<TaskName>,
-    /// Only those that stand so with the queue's main group.
+    /// Only messages in this state for the queue's main group; see [`ListedMessage::state`].
     pub state: Option<MessageState>,
-    /// Only those pushed at or after.
+    /// Only messages pushed at or after this time.
     pub from: Option<Timestamp>,
-    /// Only those pushed before.
+    /// Only messages pushed before this time.
     pub to: Option<Timestamp>,
 }
 
-/// Where a look through messages stands: before an offset of a partition; then come the partitions
-/// after it.
+/// A position in a list of messages: before an offset of a partition. The partitions with greater
+/// ids follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MessagePlace {
-    /// The partition.
+pub struct BrowsePosition {
+    /// The partition that the list continues in.
     pub partition: PartitionId,
-    /// The offset of the last message that was looked at.
+    /// The offset of the last message that was examined.
     pub before: i64,
 }
 
-/// A message in a list: all but its payload.
+/// A message in a list, without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedMessage {
-    /// The queue.
+    /// The queue that holds the message.
     pub queue: QueueName,
-    /// Its namespace.
+    /// The namespace of the queue.
     pub namespace: Option<Namespace>,
-    /// Its task.
+    /// The task of the queue.
     pub task: Option<TaskName>,
-    /// The queue's priority.
+    /// The priority of the queue.
     pub priority: i32,
-    /// The partition.
+    /// The name of the partition.
     pub partition: PartitionName,
-    /// The partition's id.
+    /// The id of the partition.
     pub partition_id: PartitionId,
-    /// Its place in the partition.
+    /// The message's offset in the partition.
     pub offset: i64,
-    /// Its id.
+    /// The message's id.
     pub id: MessageId,
-    /// The producer's id for it.
+    /// The producer's id for the message.
     pub transaction_id: TransactionId,
     /// The producer's correlation id.
     pub trace_id: Option<Uuid>,
-    /// Who pushed it.
+    /// Who pushed the message, as authenticated by the server.
     pub producer: Option<String>,
-    /// When it was pushed.
+    /// When the message was pushed.
     pub created_at: Timestamp,
-    /// How each group of the queue stands with it, by name.
+    /// The state of the message for each group of the queue, ordered by the groups' names.
     pub groups: Vec<(GroupName, MessageState)>,
 }
 
 impl ListedMessage {
-    /// How it stands with the queue's main group: that of consumers who name none, or the first.
-    /// Pending if there is none.
+    /// The state for the queue's main group: the group of consumers that name none, or else the
+    /// first group. Pending if the queue has no group.
     pub fn state(&self) -> MessageState {
         let main = self.groups.iter().find(|(group, _)| group.is_queue_mode());
         main.or(self.groups.first()).map_or(MessageState::Pending, |(_, state)| *state)
     }
 }
 
-/// A part of a look through messages.
+/// A page of messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedMessages {
-    /// By partition, in each the newest first. There may be fewer than asked for although more
-    /// follow: a call looks at so many messages and partitions and no more.
+    /// The messages, ordered by partition, and within a partition newest first. There may be fewer
+    /// than the limit although more follow, because one call examines a limited number of messages
+    /// and partitions ([`BROWSE_EXAMINED_FACTOR`], [`BROWSE_PARTITIONS_MAX`]).
     pub messages: Vec<ListedMessage>,
-    /// Where to go on; `None` if that was all.
-    pub next: Option<MessagePlace>,
+    /// The position to continue from; `None` at the end of the list.
+    pub next: Option<BrowsePosition>,
 }
 
-/// Messages that one call looks at at most, times those asked for.
-pub const BROWSE_LOOK: u32 = 10;
+/// The maximum number of messages that one call examines, as a multiple of the requested limit.
+pub const BROWSE_EXAMINED_FACTOR: u32 = 10;
 
-/// Partitions that one call looks at at most.
-pub const BROWSE_PARTITIONS: u32 = 1_000;
+/// The maximum number of partitions that one call examines.
+pub const BROWSE_PARTITIONS_MAX: u32 = 1_000;
 
-/// Messages and partitions.
+/// Inspection and removal of messages and partitions.
 #[async_trait]
 pub trait QueueMessages: Send + Sync {
-    /// Messages from a place on.
+    /// A page of messages, beginning at a position.
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        position: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError>;
 
-    /// Retries a message of a group, or gives it up.
+    /// Retries a message for a group, or gives it up.
     async fn intervene(
         &self,
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError>;
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError>;
 
-    /// Deletes a message for all groups, present and to come: it is delivered no more, and nobody
-    /// holds it or has it parked. Its dead letters stay. True if there was one.
+    /// Deletes a message for all present and future groups: it is not delivered any more, and
+    /// leases and retries of it end. Its dead letters are kept. Returns true if it existed.
     async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError>;
 
-    /// Removes all messages of a queue: its groups stand at the end, their leases are lost. Its
-    /// dead letters stay, unless they are to go, too. Returns how many messages went; `None` if
-    /// there is no such queue.
+    /// Removes all messages of a queue: its groups move to the end, and their leases end. Removes
+    /// its dead letters too if `dead_letters` is set. Returns the number of removed messages;
+    /// `None` if the queue does not exist.
     async fn clear_queue(
         &self,
         queue: &QueueName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError>;
 
-    /// The same for one partition; `None` if there is no such one.
+    /// Like [`QueueMessages::clear_queue`], for one partition; `None` if it does not exist.
     async fn clear_partition(
         &self,
         queue: &QueueName,
@@ -196,15 +198,15 @@ pub trait QueueMessages: Send + Sync {
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError>;
 
-    /// Removes a partition with its messages and dead letters; its id is never used again. True if
-    /// it existed. The partition `Default` stays.
+    /// Removes a partition with its messages and dead letters; its id is never used again. Returns
+    /// true if it existed. The partition `Default` cannot be removed.
     async fn delete_partition(
         &self,
         queue: &QueueName,
         partition: &PartitionName,
     ) -> Result<bool, StoreError>;
 
-    /// Partitions of a queue or of all, in order of their ids.
+    /// The partitions of one queue or of all, ordered by id.
     async fn partitions(
         &self,
         queue: Option<&QueueName>,

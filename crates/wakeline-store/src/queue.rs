@@ -1,4 +1,4 @@
-//! The queue's hot path: push, claim, settle.
+//! The main read and write path of queues: pushing, claiming and settling messages.
 
 use std::time::Duration;
 
@@ -16,57 +16,57 @@ use crate::transact::{TransactCommand, TransactReply};
 /// One message to store.
 #[derive(Debug, Clone)]
 pub struct PushItem {
-    /// The queue; made by the first push to it.
+    /// The queue to push to; created by the first push.
     pub queue: QueueName,
-    /// The partition; made by the first push to it.
+    /// The partition to push to; created by the first push.
     pub partition: PartitionName,
-    /// The message's id, made by the node.
+    /// The message's id, chosen by the node.
     pub id: MessageId,
-    /// Names the push. Made by the node if the producer gave none.
+    /// Identifies the push for deduplication. The node chooses one if the producer gave none.
     pub transaction_id: TransactionId,
-    /// A correlation id of the producer's.
+    /// The producer's correlation id.
     pub trace_id: Option<Uuid>,
-    /// JSON text.
+    /// The payload as JSON text.
     pub payload: Bytes,
-    /// Who pushed it, as authenticated by the server.
+    /// Who pushed the message, as authenticated by the server.
     pub producer: Option<String>,
 }
 
-/// What became of one pushed message.
+/// The outcome of pushing one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// Stored.
+    /// The message was stored.
     Queued {
-        /// Its id.
+        /// The message's id.
         id: MessageId,
-        /// Where it went.
+        /// The partition that holds the message.
         partition: PartitionId,
     },
-    /// Stored, and held back for the time of a maintenance.
+    /// The message was stored, and is held back until maintenance ends.
     Held {
-        /// Its id.
+        /// The message's id.
         id: MessageId,
-        /// Where it will go.
+        /// The partition that the message will be in.
         partition: PartitionId,
     },
-    /// The partition has this transaction id already.
+    /// The partition already has a message with this transaction id; nothing was stored.
     Duplicate {
-        /// The id of the first message.
+        /// The id of the first message with the transaction id.
         id: MessageId,
-        /// Where that one is.
+        /// The partition that the first message is in.
         partition: PartitionId,
     },
 }
 
 impl PushOutcome {
-    /// The id of the message: the first of its transaction id.
+    /// The id of the message; for a duplicate, the id of the first message.
     pub fn id(&self) -> MessageId {
         match self {
             Self::Queued { id, .. } | Self::Held { id, .. } | Self::Duplicate { id, .. } => *id,
         }
     }
 
-    /// Where that message is, or will go.
+    /// The partition that the message is in, or will be in.
     pub fn partition(&self) -> PartitionId {
         match self {
             Self::Queued { partition, .. }
@@ -76,219 +76,222 @@ impl PushOutcome {
     }
 }
 
-/// Answer to a push.
+/// The result of a push.
 #[derive(Debug, Clone, Default)]
 pub struct PushReply {
-    /// One per item, in order.
+    /// One outcome per item, in order.
     pub outcomes: Vec<PushOutcome>,
-    /// What the caller tells its own waiters. Other processes are told by the store.
+    /// Changes to publish to the waiters of this process. The store notifies other processes.
     pub changes: Vec<Change>,
 }
 
-/// What one waiter can take.
+/// The messages that one waiter can take.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// The token of the lease, made by the node. Claiming again with the same token after an
-    /// unknown outcome does not lease a second time.
+    /// The token of the lease, chosen by the node. After an unknown outcome, claiming again with
+    /// the same token does not lease a second time.
     pub token: LeaseToken,
-    /// Most messages, over all partitions.
+    /// The maximum number of messages, over all partitions.
     pub batch_len_max: u32,
-    /// Once its messages have so many bytes of payload it gets no more. The first is delivered
-    /// whatever its size.
+    /// The request gets no further messages once its payloads have this many bytes. The first
+    /// message is delivered regardless of its size.
     pub bytes_max: u64,
-    /// Most partitions, 1 to [`LeaseId::CURSORS_MAX`].
+    /// The maximum number of partitions, from 1 to [`LeaseId::CURSORS_MAX`].
     pub partitions_len_max: u32,
-    /// Settle at once instead of leasing: at most once.
+    /// Whether to settle the messages at once instead of leasing them, for delivery at most once.
     pub auto_ack: bool,
-    /// Who asks, for the ledger.
+    /// The name of the worker, for the ledger.
     pub worker: Option<String>,
 }
 
-/// The waiters of one line that are served by one claim.
+/// The claim of all waiters of one line.
 #[derive(Debug, Clone)]
 pub struct LineClaim {
-    /// What they wait for.
+    /// The line that the waiters wait for.
     pub line: QueueLine,
-    /// Where the group begins, if this is its first poll.
+    /// Where the group begins to read, if this is its first poll.
     pub subscription: Subscription,
     /// The waiters, in order of arrival.
     pub requests: Vec<ClaimRequest>,
-    /// Whether to say what is next even if every request is served.
+    /// Whether to report when the next message is due even if every request is served.
     pub further: bool,
 }
 
-/// A message on its way to a consumer.
+/// A message as delivered to a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its id.
+    /// The message's id.
     pub id: MessageId,
-    /// The producer's id for it.
+    /// The producer's id for the message.
     pub transaction_id: TransactionId,
     /// The producer's correlation id.
     pub trace_id: Option<Uuid>,
-    /// JSON text.
+    /// The payload as JSON text.
     pub payload: Bytes,
-    /// When it was pushed.
+    /// When the message was pushed.
     pub created_at: Timestamp,
-    /// Its place in the partition.
+    /// The message's offset in the partition.
     pub offset: i64,
-    /// Which try this is; the first is 1.
+    /// The number of this delivery attempt; the first is 1.
     pub attempt: u32,
-    /// Who pushed it.
+    /// Who pushed the message, as authenticated by the server.
     pub producer: Option<String>,
 }
 
-/// What a request got of one partition. A partition is never split over two requests.
+/// The messages of one partition that a request claimed. A partition is never split over two
+/// requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrantedPartition {
-    /// The queue.
+pub struct ClaimedPartition {
+    /// The queue that the partition belongs to.
     pub queue: QueueName,
     /// The partition's name.
     pub partition: PartitionName,
     /// The partition's id.
     pub partition_id: PartitionId,
-    /// At least one message, in order of offset.
+    /// The messages in order of offset; at least one.
     pub messages: Vec<Delivered>,
 }
 
-/// What a request got.
+/// The messages that a request claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
+pub struct QueueClaimResult {
     /// The lease; `None` with `auto_ack`.
     pub lease: Option<LeaseId>,
-    /// How long until the first of its partitions expires.
+    /// How long until the lease of the first of its partitions expires.
     pub lease_for: Duration,
-    /// At least one partition.
-    pub partitions: Vec<GrantedPartition>,
+    /// The claimed partitions; at least one.
+    pub partitions: Vec<ClaimedPartition>,
 }
 
-/// What a claim found in one line.
+/// The result of a claim in one line.
 #[derive(Debug, Clone, Default)]
 pub struct LineOutcome {
-    /// One per request, in order; `None` where there was nothing left.
-    pub grants: Vec<Option<Grant>>,
-    /// Time until the next item of the line becomes available, if a request went without or the
-    /// claim was to look further: the earliest of retry time, lease expiry, delay and window end.
-    /// Possibly early, never late.
-    /// Short if only rivals' rows were in the way. `None` means that nothing is in sight.
+    /// One entry per request, in order; `None` where nothing was left.
+    pub results: Vec<Option<QueueClaimResult>>,
+    /// Time until the line's next message becomes available, if a request got none or `further` was
+    /// set: the earliest of retry time, lease expiry, delay and window end. Possibly early, never
+    /// late. A short time if only rows locked by concurrent claims were found. `None` if no future
+    /// message is known.
     pub next_due: Option<Duration>,
-    /// Messages whose last lease had run out, in queues that keep no dead letters.
+    /// Messages whose last attempt's lease had expired, in queues that keep no dead letters.
     pub dropped: Vec<Dropped>,
-    /// Whether claims get nothing for the time of a maintenance. The end of that is told to all.
+    /// Whether claims return nothing because of maintenance. All nodes are notified when it ends.
     pub paused: bool,
-    /// Why nothing was done for this line: what it says is wrong. The other lines of the call are
-    /// not concerned.
+    /// The reason why the line is invalid and nothing was done for it. The other lines of the call
+    /// are not affected.
     pub refused: Option<InvalidField>,
 }
 
 impl LineOutcome {
-    /// Of a line that is refused.
+    /// The outcome of a line that is refused.
     pub fn refused(requests: usize, invalid: InvalidField) -> Self {
-        Self { grants: vec![None; requests], refused: Some(invalid), ..Self::default() }
+        Self { results: vec![None; requests], refused: Some(invalid), ..Self::default() }
     }
 }
 
-/// A message that used up its tries in a queue that keeps no dead letters.
+/// A message that used up its attempts in a queue that keeps no dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
-    /// The queue.
+    /// The queue that the message was in.
     pub queue: QueueName,
-    /// The partition.
+    /// The partition that the message was in.
     pub partition: PartitionName,
-    /// Its place there.
+    /// The message's offset in the partition.
     pub offset: i64,
 }
 
-/// What a consumer says of one message.
+/// A consumer's verdict on one message.
 #[derive(Debug, Clone)]
 pub struct SettleItem {
-    /// Where the message is.
+    /// The id of the partition that holds the message.
     pub partition: PartitionId,
-    /// On whose behalf it was delivered.
+    /// The group that the message was delivered to.
     pub group: GroupName,
-    /// The lease it was delivered under; without one only queues with lenient fencing settle.
+    /// The token of the lease that the message was delivered under. Only queues with lenient
+    /// fencing accept `None`.
     pub token: Option<LeaseToken>,
-    /// Names the message within the lease. If the lease holds several with this id, the first
-    /// unsettled one is meant.
+    /// Identifies the message within the lease. If the lease holds several messages with this id,
+    /// the first unsettled one is settled.
     pub transaction_id: TransactionId,
-    /// The verdict.
+    /// Whether the message was processed, failed or is given up.
     pub verdict: Verdict,
-    /// Why, for failed messages and dead letters.
+    /// The error to record for failed messages and dead letters.
     pub error: Option<String>,
 }
 
-/// What became of one settlement.
+/// The outcome of settling one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleOutcome {
-    /// Recorded.
+    /// The verdict was recorded.
     Settled {
-        /// The queue.
+        /// The queue that holds the message.
         queue: QueueName,
-        /// The partition.
+        /// The partition that holds the message.
         partition: PartitionName,
         /// Whether this ended the lease of the partition.
         lease_ended: bool,
-        /// Whether the message is a dead letter now.
+        /// Whether the message is now a dead letter.
         dead_lettered: bool,
-        /// Whether its tries are used up and its queue keeps no dead letters.
+        /// Whether the message used up its attempts, and its queue keeps no dead letters.
         dropped: bool,
     },
-    /// The lease has expired, was settled, or never was; nothing changed.
+    /// The lease has expired, was settled already, or never existed; nothing changed.
     StaleLease,
-    /// The lease is live but does not hold an unsettled message of this id; nothing changed.
+    /// The lease is live but does not hold an unsettled message with this id; nothing changed.
     NotFound,
-    /// No lease was named and the queue asks for one; nothing changed.
+    /// No lease was named, but the queue requires one; nothing changed.
     LeaseRequired,
 }
 
-/// Answer to a settlement.
+/// The result of settling messages.
 #[derive(Debug, Clone, Default)]
 pub struct SettleReply {
-    /// One per item, in order.
+    /// One outcome per item, in order.
     pub outcomes: Vec<SettleOutcome>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<Change>,
 }
 
-/// Answer to a lease extension.
+/// The result of extending a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extension {
-    /// Partitions that are held on.
+    /// The partitions whose lease was extended.
     pub held: Vec<PartitionId>,
-    /// Partitions that were no longer held; nothing changed for them.
+    /// The partitions that were no longer held; nothing changed for them.
     pub lost: Vec<PartitionId>,
-    /// When the first of the held ones expires now.
+    /// When the first of the extended leases expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// The queue's hot path.
+/// The main read and write path of queues. Concurrent calls of one kind may share a commit.
 #[async_trait]
 pub trait QueueStore: Send + Sync {
-    /// Stores messages; answers when they are durable. Missing queues and partitions are made.
-    /// Items of one partition keep their order.
+    /// Stores messages and returns when they are durable. Missing queues and partitions are
+    /// created. Items for one partition keep their order.
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError>;
 
-    /// Writes of all faces, all or nothing.
+    /// Executes writes of several APIs in one transaction: all of them or none.
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError>;
 
-    /// Leases messages for the waiters of some lines: one call, one commit. One outcome per line,
-    /// in order. A group that is not known yet is made, if its queue exists; a subscription other
-    /// than [`Subscription::All`] is recorded even if it does not. A line that is wrong in itself,
-    /// such as one that subscribes from a future moment, is refused in its own outcome.
+    /// Leases messages for the waiters of some lines: one call, one commit, one outcome per line.
+    /// An unknown group is created if its queue exists; a subscription other than
+    /// [`Subscription::All`] is recorded even if the queue does not exist. An invalid line, such as
+    /// one that subscribes from a time in the future, is refused in its own outcome.
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError>;
 
-    /// Settles messages, in any order. Items that name the same message count once, the first.
+    /// Settles messages, in any order. If several items name the same message, only the first of
+    /// them counts.
     async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError>;
 
-    /// Moves the end of a lease to `span` from now; never to an earlier time.
+    /// Moves the end of a lease to `span` from now, but never to an earlier time.
     async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError>;
 
-    /// Gives back what is unsettled under these leases, without counting an attempt. Leases that
-    /// are not live are passed over.
+    /// Gives back the unsettled messages of these leases without counting an attempt. Leases that
+    /// are not live are skipped.
     async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError>;
 
-    /// Reads, without claiming, how long until each line has something: zero if it has now.
-    /// An unknown queue has nothing; an unknown group is read as one that begins with
+    /// Reads, without claiming, how long until each line has a message: zero if it has one now. An
+    /// unknown queue has none. An unknown group is treated as one that subscribed with
     /// [`Subscription::All`], so that a waiter whose hint was lost is found. Also does the store's
     /// housekeeping that is due.
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError>;

@@ -1,10 +1,11 @@
-//! Messages that are to be delivered later, and timers: those of them that have a key.
+//! Scheduled messages, which are delivered later, and timers, which are scheduled messages with a
+//! key.
 //!
 //! # Invariants
-//! * A scheduled message gets its offset once it is due, by the database's clock; until then no
+//! * A scheduled message gets its offset when it is due by the database's clock. Until then no
 //!   reader of the queue sees it, and its partition does not wait for it.
-//! * Its transaction id counts from the moment it is scheduled.
-//! * A timer ends as exactly one of delivered, cancelled and replaced.
+//! * Its transaction id counts for deduplication from the time it is scheduled.
+//! * Every timer ends in exactly one way: it is delivered, cancelled or replaced.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,115 +21,115 @@ use crate::queue::PushItem;
 /// A message to deliver later.
 #[derive(Debug, Clone)]
 pub struct ScheduleItem {
-    /// The message.
+    /// The message to push when it is due.
     pub message: PushItem,
-    /// When it is due. One that is due at once is moved by the next call that looks at its queue.
+    /// When the message is due. If that is now, the next call that examines the queue moves it
+    /// into the log.
     pub due: Visible,
-    /// Names the timer within its queue, whatever the partition: a timer of this key that is not
-    /// due yet is replaced.
+    /// Identifies the timer within its queue, regardless of the partition: a timer with this key
+    /// that is not due yet is replaced.
     pub key: Option<TimerKey>,
 }
 
-/// What became of a message to deliver later.
+/// The outcome of scheduling a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleOutcome {
-    /// Stored.
+    /// The message was stored.
     Scheduled {
-        /// Its id.
+        /// The message's id.
         id: MessageId,
-        /// Where it will go.
+        /// The partition that the message will be pushed to.
         partition: PartitionId,
-        /// When it is due.
+        /// When the message is due.
         deliver_at: Timestamp,
-        /// Whether it took the place of a timer of the same key.
+        /// Whether the message replaced a timer with the same key.
         replaced: bool,
     },
-    /// The partition has this transaction id already; nothing was stored. A timer that it was to
-    /// replace stays as it was.
+    /// The partition already has a message with this transaction id; nothing was stored. A timer
+    /// that was to be replaced stays as it was.
     Duplicate {
-        /// The id of the first message.
+        /// The id of the first message with the transaction id.
         id: MessageId,
-        /// Where that one is, or will go.
+        /// The partition that the first message is in, or will be pushed to.
         partition: PartitionId,
     },
 }
 
-/// A timer to take back.
+/// A timer to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelItem {
-    /// Its queue.
+    /// The queue of the timer.
     pub queue: QueueName,
-    /// Its key.
+    /// The timer's key.
     pub key: TimerKey,
 }
 
-/// What became of a cancellation.
+/// The outcome of cancelling a timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It will not be delivered.
+    /// The timer will not be delivered.
     Cancelled(ScheduledRef),
-    /// It is due: it is delivered, or about to be.
+    /// The timer is due: it was delivered, or is about to be.
     TooLate(ScheduledRef),
-    /// There is none of this key (any more).
+    /// There is no timer with this key, or there is none any more.
     Absent,
 }
 
-/// What names a scheduled message.
+/// Identifies a scheduled message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledRef {
-    /// Its id.
+    /// The message's id.
     pub id: MessageId,
-    /// The producer's id for it.
+    /// The producer's id for the message.
     pub transaction_id: TransactionId,
-    /// When it is due.
+    /// When the message is due.
     pub deliver_at: Timestamp,
 }
 
-/// Which scheduled messages to list: those of a queue, in the order in which they will be due.
+/// Selects scheduled messages of a queue, listed in the order in which they will be due.
 #[derive(Debug, Clone)]
 pub struct ScheduledFilter {
-    /// The queue.
+    /// The queue whose messages are listed.
     pub queue: QueueName,
-    /// Only the timer of this key.
+    /// Only the timer with this key.
     pub key: Option<TimerKey>,
-    /// Begins after this one.
+    /// Only messages after this position, which is the `deliver_at` and `seq` of a message.
     pub after: Option<(Timestamp, i64)>,
-    /// Most of them.
+    /// The maximum number of messages to return.
     pub limit: u32,
 }
 
-/// A message that waits for its time.
+/// A scheduled message that is not due yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledMessage {
-    /// Its place among those that are due at the same moment.
+    /// The message's sequence number, which orders messages that are due at the same time.
     pub seq: i64,
-    /// Its timer's key.
+    /// The key of the timer, if the message has one.
     pub key: Option<TimerKey>,
-    /// Its id.
+    /// The message's id.
     pub id: MessageId,
-    /// The producer's id for it.
+    /// The producer's id for the message.
     pub transaction_id: TransactionId,
     /// The producer's correlation id.
     pub trace_id: Option<Uuid>,
-    /// Who scheduled it.
+    /// Who scheduled the message, as authenticated by the server.
     pub producer: Option<String>,
-    /// The partition that it goes to.
+    /// The name of the partition that the message will be pushed to.
     pub partition: PartitionName,
-    /// The id of that.
+    /// The id of that partition.
     pub partition_id: PartitionId,
-    /// When it was scheduled.
+    /// When the message was scheduled.
     pub scheduled_at: Timestamp,
-    /// When it is due.
+    /// When the message is due.
     pub deliver_at: Timestamp,
-    /// JSON text.
+    /// The payload as JSON text.
     pub payload: Bytes,
 }
 
-/// Reading what is scheduled. Scheduling and cancelling are parts of
-/// [`crate::QueueStore::transact`].
+/// Read access to scheduled messages. [`crate::QueueStore::transact`] schedules and cancels them.
 #[async_trait]
 pub trait QueueSchedule: Send + Sync {
-    /// Scheduled messages that have no offset yet, by (due time, place).
+    /// Scheduled messages that have no offset yet, ordered by due time and sequence number.
     async fn scheduled(&self, filter: ScheduledFilter)
     -> Result<Vec<ScheduledMessage>, StoreError>;
 }

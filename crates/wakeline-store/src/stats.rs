@@ -1,9 +1,9 @@
-//! What happened, minute by minute: figures that nodes count in memory and write down now and then.
+//! Statistics by minute, which nodes count in memory and store at intervals.
 //!
 //! # Invariants
-//! * A node writes what it counted in a slot as a whole, under its own id and the slot's number: to
-//!   write a slot again replaces it, so a repetition after an unknown outcome counts nothing twice.
-//! * Losing figures costs figures, never messages.
+//! * A node stores a slot as a whole, under its own id and the slot's number. Storing a slot again
+//!   replaces it, so a repetition after an unknown outcome counts nothing twice.
+//! * If statistics are lost, no messages are lost with them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use wakeline_core::{QueueName, Timestamp};
 
 use crate::error::StoreError;
 
-macro_rules! counts {
+macro_rules! statistics {
     ($(#[$doc:meta])* $type:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,15 +22,15 @@ macro_rules! counts {
         }
 
         impl $type {
-            /// The names of the figures, in order.
+            /// The names of the fields, in order.
             pub const NAMES: &[&'static str] = &[$(stringify!($field)),*];
 
-            /// The figures, in order.
+            /// The values of the fields, in order.
             pub fn values(&self) -> Vec<i64> {
                 vec![$(self.$field),*]
             }
 
-            /// Figures in order; those that are missing are 0.
+            /// Builds the statistics from values in the order of the fields. Missing values are 0.
             pub fn from_values(values: impl IntoIterator<Item = i64>) -> Self {
                 let mut values = values.into_iter();
                 Self { $($field: values.next().unwrap_or(0),)* }
@@ -39,72 +39,72 @@ macro_rules! counts {
     };
 }
 
-counts! {
-    /// What happened in a queue.
-    QueueCounts {
-        /// Calls that pushed.
+statistics! {
+    /// The statistics of a queue.
+    QueueStats {
+        /// The number of push calls.
         push_requests,
-        /// Messages that were stored.
+        /// The number of messages that were stored.
         push_messages,
-        /// Messages that were recognised as repetitions.
+        /// The number of pushed messages that were duplicates.
         push_duplicates,
-        /// Calls that popped.
+        /// The number of pop calls.
         pop_requests,
-        /// Messages that were delivered.
+        /// The number of messages that were delivered.
         pop_messages,
-        /// Pops that ended with nothing.
+        /// The number of pops that returned no message.
         pop_empty,
-        /// Calls that settled.
+        /// The number of settle calls.
         ack_requests,
-        /// Messages that were settled.
+        /// The number of messages that were settled.
         ack_success,
-        /// Settlements that were refused.
+        /// The number of settlements that were refused.
         ack_failed,
-        /// Messages that consumers gave up or failed for the last time.
+        /// The number of messages that consumers gave up or that failed their last attempt.
         dead_letters,
-        /// Transactions that pushed or settled.
+        /// The number of transactions that pushed or settled.
         transactions,
-        /// Microseconds from push to delivery, of all that was delivered.
+        /// The sum of the times from push to delivery, in microseconds.
         lag_sum,
-        /// The longest of these.
+        /// The longest time from push to delivery, in microseconds.
         lag_max,
-        /// Messages that groups lost to `ttl` or retention.
+        /// The number of messages that groups lost to `ttl` or retention.
         expired,
-        /// Messages that groups lost to `maxWaitTimeSeconds`.
+        /// The number of messages that groups lost to `maxWaitTimeSeconds`.
         evicted,
-        /// Messages that used up their tries in a queue without dead letters.
+        /// The number of messages that used up their attempts in a queue without dead letters.
         dropped,
-        /// Messages that housekeeping removed.
+        /// The number of messages that housekeeping removed.
         removed,
-        /// Pops that were waiting when this was written.
+        /// The number of pops that were waiting when the slot was stored.
         parked,
     }
 }
 
-counts! {
-    /// How a node was.
-    NodeCounts {
-        /// Microseconds of processor time that it used.
+statistics! {
+    /// The statistics of a node.
+    NodeStats {
+        /// The processor time that the node used, in microseconds.
         cpu,
-        /// Bytes of memory that it held when this was written.
+        /// The memory that the node held when the slot was stored, in bytes.
         memory,
-        /// Pops that were waiting when this was written.
+        /// The number of pops that were waiting when the slot was stored.
         waiters,
-        /// Calls that the store failed.
+        /// The number of store calls that failed.
         store_errors,
     }
 }
 
-impl QueueCounts {
-    /// Adds what happened beside it.
+impl QueueStats {
+    /// Adds other statistics; `lag_max` becomes the greater of both.
     pub fn add(&mut self, other: &Self) {
         let max = self.lag_max.max(other.lag_max);
         let sums = self.values().into_iter().zip(other.values()).map(|(a, b)| a.saturating_add(b));
         *self = Self { lag_max: max, ..Self::from_values(sums) };
     }
 
-    /// Takes the difference between a node's clock and the store's out of the lag, which the node
-    /// measured by its own clock.
+    /// Corrects the lags, which a node measured by its own clock, by the difference between that
+    /// clock and the store's.
     pub fn corrected(mut self, skew_micros: i64) -> Self {
         if self.pop_messages > 0 {
             let skews = skew_micros.saturating_mul(self.pop_messages);
@@ -115,67 +115,68 @@ impl QueueCounts {
     }
 }
 
-/// What a node counted in a stretch of time of about a minute.
+/// What a node counted in an interval of about a minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsSlot {
-    /// The slot's number: a node counts them from 0.
+    /// The slot's number; a node numbers its slots from 0.
     pub number: u32,
-    /// How long ago it began.
+    /// How long ago the slot began.
     pub age: Duration,
-    /// How the node was.
-    pub node: NodeCounts,
-    /// What happened, by queue; `None` stands for what belongs to no queue or to too many.
-    pub queues: Vec<(Option<QueueName>, QueueCounts)>,
+    /// The statistics of the node.
+    pub node: NodeStats,
+    /// The statistics by queue; `None` for what belongs to no queue or to too many of them.
+    pub queues: Vec<(Option<QueueName>, QueueStats)>,
 }
 
-/// What a node has counted.
+/// Slots that a node stores in one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsRecord {
-    /// The node: an id that it made when it started.
+    /// The id that the node generated when it started.
     pub node: Uuid,
     /// The time by the node's own clock, by which it measured lags.
     pub node_now: Timestamp,
-    /// What is older than this is removed.
+    /// Statistics older than this are removed.
     pub keep: Duration,
-    /// Its slots; each replaces what was written of it before.
+    /// The slots; each replaces what was stored of it before.
     pub slots: Vec<StatsSlot>,
 }
 
-/// Which figures to read.
+/// Selects statistics to read.
 #[derive(Debug, Clone, Default)]
 pub struct StatsQuery {
-    /// From this moment on; by default for the span before the end.
+    /// The beginning of the range; by default `span` before its end.
     pub from: Option<Timestamp>,
-    /// Up to this moment; by default now.
+    /// The end of the range; by default now.
     pub to: Option<Timestamp>,
-    /// How long, if the beginning is not given.
+    /// The length of the range, if `from` is not given.
     pub span: Duration,
-    /// Minutes that are added up to one point; 0: as many as make a few hundred points.
+    /// How many minutes are added up to one point; 0 chooses a step that results in a few hundred
+    /// points.
     pub step_minutes: u32,
-    /// Only of this queue.
+    /// Only statistics of this queue.
     pub queue: Option<QueueName>,
-    /// Keep nodes apart.
+    /// Whether to return separate points for each node.
     pub by_node: bool,
 }
 
-/// The stretch of time that figures are of.
+/// The range of time that statistics cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatsRange {
-    /// From this moment on, a whole step.
+    /// The beginning of the range; a multiple of the step.
     pub from: Timestamp,
-    /// Up to this moment.
+    /// The end of the range, exclusive.
     pub to: Timestamp,
-    /// Minutes that are added up to one point.
+    /// How many minutes are added up to one point.
     pub step_minutes: u32,
 }
 
-/// Points of a series, if nobody says how many.
+/// The approximate number of points in a series whose step is chosen automatically.
 const POINTS: i64 = 300;
-/// A minute, in microseconds.
+/// The number of microseconds in a minute.
 pub const MINUTE: i64 = 60_000_000;
 
 impl StatsQuery {
-    /// The stretch that is meant, at a moment by the store's clock.
+    /// The range that is selected when the store's clock shows `now`.
     pub fn range(&self, now: Timestamp) -> StatsRange {
         let to = self.to.unwrap_or(Timestamp(now.0.saturating_add(1)));
         let span = i64::try_from(self.span.as_micros()).unwrap_or(i64::MAX);
@@ -191,96 +192,97 @@ impl StatsQuery {
 }
 
 impl StatsRange {
-    /// The point that a moment belongs to.
+    /// The beginning of the step that contains a time.
     pub fn point(&self, at: Timestamp) -> Timestamp {
         let step = i64::from(self.step_minutes.max(1)) * MINUTE;
         Timestamp(at.0.div_euclid(step) * step)
     }
 }
 
-/// What happened in a queue, and on a node if they are kept apart, in one step of time.
+/// The statistics of a queue in one step, of one node or of all together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePoint {
     /// When the step began.
     pub at: Timestamp,
-    /// The queue; `None` for what belongs to no queue or to too many.
+    /// The queue; `None` for what belongs to no queue or to too many of them.
     pub queue: Option<QueueName>,
-    /// The node.
+    /// The node; `None` if the query did not separate nodes.
     pub node: Option<Uuid>,
-    /// What happened.
-    pub counts: QueueCounts,
+    /// The statistics of the step.
+    pub counts: QueueStats,
 }
 
-/// How a node was in one step of time: sums of what it used, the most of what it held.
+/// The statistics of a node in one step: sums of what it used, and maxima of what it held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePoint {
     /// When the step began.
     pub at: Timestamp,
-    /// The node.
+    /// The id of the node.
     pub node: Uuid,
-    /// How it was.
-    pub counts: NodeCounts,
+    /// The statistics of the step.
+    pub counts: NodeStats,
 }
 
-/// A table of the store.
+/// The size of one of the store's tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableStats {
-    /// Its name.
+    /// The table's name.
     pub name: String,
-    /// Its rows, as far as the database knows without counting.
+    /// The database's estimate of the number of rows.
     pub rows: i64,
-    /// Rows that are no longer visible and not removed yet.
+    /// The number of rows that are no longer visible and not removed yet.
     pub dead_rows: i64,
-    /// Bytes on disk, with indexes.
+    /// The size on disk in bytes, including indexes.
     pub bytes: i64,
-    /// When it was last vacuumed.
+    /// When the table was last vacuumed.
     pub vacuumed_at: Option<Timestamp>,
 }
 
-/// How the database is.
+/// The database server's own statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseStats {
-    /// What the database calls its version.
+    /// The version of the database, in its own words.
     pub version: String,
-    /// Bytes on disk, of everything in it.
+    /// The size of the database on disk, in bytes.
     pub bytes: i64,
-    /// Open connections to it.
+    /// The number of open connections.
     pub connections: i64,
-    /// Most connections that the server takes.
+    /// The maximum number of connections that the server accepts.
     pub connections_max: i64,
-    /// Transactions that were committed.
+    /// The number of committed transactions.
     pub commits: i64,
-    /// Transactions that were rolled back.
+    /// The number of transactions that were rolled back.
     pub rollbacks: i64,
-    /// Deadlocks.
+    /// The number of deadlocks.
     pub deadlocks: i64,
-    /// Pages that were found in memory.
+    /// The number of pages that were found in the buffer cache.
     pub pages_hit: i64,
-    /// Pages that were read.
+    /// The number of pages that were read from disk or from the operating system's cache.
     pub pages_read: i64,
-    /// The store's own tables, the largest first.
+    /// The store's own tables, largest first.
     pub tables: Vec<TableStats>,
 }
 
-/// Figures over time.
+/// Storage of statistics over time.
 #[async_trait]
 pub trait StatsStore: Send + Sync {
-    /// Writes down what a node has counted, in one commit; removes some of what is too old.
+    /// Stores what a node has counted, in one commit, and removes some of the statistics that are
+    /// too old.
     async fn record_stats(&self, record: StatsRecord) -> Result<(), StoreError>;
 
-    /// What happened in queues, by time, queue and node.
+    /// The statistics of queues, ordered by time, queue and node.
     async fn queue_stats(
         &self,
         query: StatsQuery,
     ) -> Result<(StatsRange, Vec<QueuePoint>), StoreError>;
 
-    /// How nodes were, by time and node.
+    /// The statistics of nodes, ordered by time and node.
     async fn node_stats(
         &self,
         query: StatsQuery,
     ) -> Result<(StatsRange, Vec<NodePoint>), StoreError>;
 
-    /// How the database is; `None` where there is no server that could tell.
+    /// The statistics of the database server; `None` for a store without a server.
     async fn database_stats(&self) -> Result<Option<DatabaseStats>, StoreError>;
 }
 
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_of_whole_steps_and_of_few_points() {
+    fn a_range_consists_of_complete_steps_and_few_points() {
         let now = Timestamp(1_000_000 * MINUTE + 7);
         let hour = StatsQuery { span: Duration::from_secs(3600), ..StatsQuery::default() };
         let range = hour.range(now);
@@ -306,9 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn lags_are_corrected_by_the_difference_of_the_clocks() {
-        let counts =
-            QueueCounts { pop_messages: 2, lag_sum: 50, lag_max: 40, ..Default::default() };
+    fn lags_are_corrected_by_the_difference_between_the_clocks() {
+        let counts = QueueStats { pop_messages: 2, lag_sum: 50, lag_max: 40, ..Default::default() };
         let true_lag = |skew| {
             let counts = counts.corrected(skew);
             (counts.lag_sum, counts.lag_max)

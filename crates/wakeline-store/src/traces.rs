@@ -1,4 +1,4 @@
-//! Traces: what consumers note on messages while they work on them.
+//! Traces: notes that consumers attach to messages while they process them.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,124 +11,124 @@ use crate::dead::Page;
 use crate::error::StoreError;
 use crate::messages::MessageKey;
 
-/// Most traces of a message.
+/// The maximum number of traces of a message.
 pub const TRACES_PER_MESSAGE_MAX: u32 = 1_000;
 
-/// Most names of a trace.
+/// The maximum number of names of a trace.
 pub const TRACE_NAMES_MAX: usize = 16;
 
-/// Most bytes of a trace's data.
+/// The maximum size of a trace's data, in bytes.
 pub const TRACE_DATA_BYTES_MAX: usize = 64 * 1024;
 
 /// A trace to store.
 #[derive(Debug, Clone)]
 pub struct NewTrace {
-    /// Its id, made by the node.
+    /// The trace's id, chosen by the node.
     pub id: Uuid,
-    /// The message that it is noted on.
+    /// The message that the trace is attached to.
     pub message: MessageKey,
-    /// What kind of thing happened.
+    /// The type of the event that the consumer reports.
     pub event_type: String,
-    /// On whose behalf.
+    /// The group that the consumer belongs to.
     pub group: GroupName,
-    /// Who noted it.
+    /// The worker that added the trace, if it gave a name.
     pub worker: Option<String>,
-    /// Under what it can be found; each once.
+    /// The names by which the trace can be found, without repetitions.
     pub names: Vec<TraceName>,
-    /// JSON text.
+    /// The data as JSON text.
     pub data: Bytes,
 }
 
-/// What became of a new trace.
+/// The outcome of adding a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Traced {
-    /// Stored.
+pub enum AddTraceOutcome {
+    /// The trace was stored.
     Done,
-    /// There is no such message.
+    /// The message does not exist.
     Missing,
-    /// The message has [`TRACES_PER_MESSAGE_MAX`].
+    /// The message already has [`TRACES_PER_MESSAGE_MAX`] traces.
     TooMany,
 }
 
-/// A trace.
+/// A trace of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Its id.
+    /// The trace's id.
     pub id: Uuid,
-    /// What kind of thing happened.
+    /// The type of the event that the consumer reported.
     pub event_type: String,
-    /// On whose behalf.
+    /// The group that the consumer belongs to.
     pub group: GroupName,
-    /// Who noted it.
+    /// The worker that added the trace, if it gave a name.
     pub worker: Option<String>,
-    /// Under what it can be found, in the order of the alphabet.
+    /// The names by which the trace can be found, in alphabetical order.
     pub names: Vec<TraceName>,
-    /// JSON text.
+    /// The data as JSON text.
     pub data: Bytes,
-    /// When it was stored.
+    /// When the trace was stored.
     pub created_at: Timestamp,
 }
 
-/// A trace and the message that it is noted on.
+/// A trace together with its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedTrace {
     /// The trace.
     pub trace: Trace,
-    /// The queue.
+    /// The queue that holds the message.
     pub queue: QueueName,
-    /// The partition.
+    /// The name of the partition that holds the message.
     pub partition: PartitionName,
-    /// The partition's id.
+    /// The id of the partition.
     pub partition_id: PartitionId,
-    /// The message.
+    /// The transaction id of the message.
     pub transaction_id: TransactionId,
-    /// Its payload, JSON text.
+    /// The message's payload as JSON text.
     pub payload: Bytes,
 }
 
-/// A page of the traces of a name.
+/// A page of the traces with a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamedTraces {
-    /// The newest first.
+    /// The traces of this page, newest first.
     pub traces: Vec<NamedTrace>,
-    /// How many there are on all pages.
+    /// The number of traces on all pages.
     pub total: u64,
 }
 
-/// A name of traces, and what has it.
+/// A trace name and how often it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceNameDetail {
     /// The name.
     pub name: TraceName,
-    /// Traces of this name.
+    /// The number of traces with this name.
     pub traces: u64,
-    /// Messages that they are noted on.
+    /// The number of messages with such a trace.
     pub messages: u64,
-    /// When the newest was stored.
+    /// When the newest trace with this name was stored.
     pub last_seen: Timestamp,
 }
 
-/// A page of names.
+/// A page of trace names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceNames {
-    /// Those used last first.
+    /// The names of this page, most recently used first.
     pub names: Vec<TraceNameDetail>,
-    /// How many there are on all pages.
+    /// The number of names on all pages.
     pub total: u64,
 }
 
-/// Traces of messages. They go with their message.
+/// Traces of messages. They are removed together with their message.
 #[async_trait]
 pub trait QueueTraces: Send + Sync {
-    /// Notes something on a message. In an encrypted queue its data are stored sealed.
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError>;
+    /// Adds a trace to a message. In an encrypted queue the data is stored encrypted.
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError>;
 
-    /// The traces of a message, the oldest first.
+    /// The traces of a message, oldest first.
     async fn traces(&self, message: MessageKey) -> Result<Vec<Trace>, StoreError>;
 
-    /// The traces of a name.
+    /// A page of the traces with a name, newest first.
     async fn traces_named(&self, name: &TraceName, page: Page) -> Result<NamedTraces, StoreError>;
 
-    /// The names of traces.
+    /// A page of all trace names, most recently used first.
     async fn trace_names(&self, page: Page) -> Result<TraceNames, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Writes of all faces that happen together or not at all.
+//! Transactions: writes of several APIs that are committed together or not at all.
 
 use std::collections::HashSet;
 
@@ -10,28 +10,29 @@ use crate::hook::{EmitOutcome, NewMessage};
 use crate::queue::{PushItem, PushOutcome, SettleItem, SettleOutcome};
 use crate::schedule::{CancelItem, CancelOutcome, ScheduleItem, ScheduleOutcome};
 
-/// Writes that happen together or not at all. They count in the order of these fields; but the
-/// messages to store get their offsets before what is scheduled here, even if that is due at once
-/// (unless they are held back for the time of a maintenance: then they come in order of
-/// acceptance).
+/// Writes that are committed together or not at all. They are applied in the order of these fields,
+/// with one exception: the pushed messages get their offsets before messages scheduled by the same
+/// command, even if those are due at once. During maintenance, when messages are held back, they
+/// get their offsets in the order in which they were accepted.
 #[derive(Debug, Clone, Default)]
 pub struct TransactCommand {
-    /// Timers to take back. Each key at most once, here and in `schedules` together.
+    /// Timers to cancel. A timer may occur only once in `cancels` and `schedules` together.
     pub cancels: Vec<CancelItem>,
     /// Messages to deliver later.
     pub schedules: Vec<ScheduleItem>,
-    /// Messages to store.
+    /// Messages to push to queues.
     pub pushes: Vec<PushItem>,
     /// Messages to settle.
     pub settles: Vec<SettleItem>,
     /// Messages to orchestrations: starts and signals.
     pub envelopes: Vec<Envelope>,
-    /// Messages to endpoints of applications.
+    /// Webhook messages to emit to the endpoints of applications.
     pub emits: Vec<NewMessage>,
 }
 
 impl TransactCommand {
-    /// Refuses a command that names a timer twice: its parts have no order among themselves.
+    /// Fails if the command names a timer twice, because the order of its writes to one timer
+    /// would be undefined.
     pub fn check(&self) -> Result<(), StoreError> {
         let mut seen = HashSet::new();
         let cancelled = self.cancels.iter().map(|item| (&item.queue, &item.key));
@@ -47,58 +48,59 @@ impl TransactCommand {
     }
 }
 
-/// What a transaction did, one per command of each kind, in order.
+/// The outcomes of a committed transaction: one per command of each kind, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transacted {
-    /// Timers that were taken back, or not: neither refuses the transaction.
+    /// Cancelled timers. A timer that could not be cancelled does not refuse the transaction.
     pub cancels: Vec<CancelOutcome>,
-    /// Messages to deliver later.
+    /// Scheduled messages.
     pub schedules: Vec<ScheduleOutcome>,
-    /// Messages.
+    /// Pushed messages.
     pub pushes: Vec<PushOutcome>,
     /// Settlements; all are [`SettleOutcome::Settled`].
     pub settles: Vec<SettleOutcome>,
     /// Messages to orchestrations; none is [`EnqueueOutcome::Ended`].
     pub envelopes: Vec<EnqueueOutcome>,
-    /// Messages to endpoints: stored, or known before.
+    /// Webhook messages: stored now, or stored by an earlier request.
     pub emits: Vec<EmitOutcome>,
 }
 
-/// What a transaction was refused for: the first that would not succeed, settlements first.
+/// Why a transaction was refused: the first command that would not succeed, settlements first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// A settlement.
+    /// A settlement would not succeed.
     Settle {
-        /// Its index.
+        /// The index of the settlement.
         index: usize,
-        /// Why.
+        /// The outcome that it would have.
         outcome: SettleOutcome,
     },
-    /// A message to an orchestration that has ended.
+    /// A message is addressed to an orchestration that has ended.
     Envelope {
-        /// Its index.
+        /// The index of the message.
         index: usize,
     },
-    /// A message to endpoints.
+    /// A webhook message would not be stored.
     Emit {
-        /// Its index.
+        /// The index of the message.
         index: usize,
-        /// Why.
+        /// The outcome that it would have.
         outcome: EmitOutcome,
     },
 }
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransactOutcome {
-    /// All of it happened. What repeats a known id stored nothing new.
+    /// All writes were committed. Commands that repeat a known id stored nothing new.
     Committed(Transacted),
-    /// None of it happened.
+    /// No write was committed.
     Refused(Refusal),
 }
 
 impl TransactOutcome {
-    /// What a transaction with these outcomes ends as: the rule of every store.
+    /// The outcome of a transaction whose commands have these outcomes; the same rule in every
+    /// store.
     pub fn judge(transacted: Transacted) -> Self {
         match transacted.refusal() {
             Some(refusal) => Self::Refused(refusal),
@@ -108,11 +110,11 @@ impl TransactOutcome {
 }
 
 impl Transacted {
-    /// The first outcome that refuses all.
+    /// The first outcome that refuses the transaction.
     fn refusal(&self) -> Option<Refusal> {
         let settle = self.settles.iter().enumerate().find_map(|(index, outcome)| {
-            let stands = matches!(outcome, SettleOutcome::Settled { .. });
-            (!stands).then(|| Refusal::Settle { index, outcome: outcome.clone() })
+            let settled = matches!(outcome, SettleOutcome::Settled { .. });
+            (!settled).then(|| Refusal::Settle { index, outcome: outcome.clone() })
         });
         let ended = |outcome: &EnqueueOutcome| *outcome == EnqueueOutcome::Ended;
         let envelope = || {
@@ -132,21 +134,21 @@ impl Transacted {
     }
 }
 
-/// Answer to a transaction.
+/// The result of a transaction.
 #[derive(Debug, Clone)]
 pub struct TransactReply {
-    /// How it ended.
+    /// The outcome of the transaction.
     pub outcome: TransactOutcome,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the queue waiters of this process.
     pub changes: Vec<Change>,
-    /// What the caller tells its own waiters of orchestrations.
+    /// Changes to publish to the orchestration waiters of this process.
     pub flow_changes: Vec<FlowChange>,
-    /// What the caller tells its own waiters of deliveries.
+    /// Changes to publish to the delivery waiters of this process.
     pub hook_changes: Vec<HookChange>,
 }
 
 impl TransactReply {
-    /// The answer to a transaction that did nothing.
+    /// The result of a refused transaction.
     pub fn refused(refusal: Refusal) -> Self {
         Self {
             outcome: TransactOutcome::Refused(refusal),

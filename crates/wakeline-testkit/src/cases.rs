@@ -1,4 +1,4 @@
-//! Random cases, from a seed that leads to them again.
+//! Random cases, which can be reproduced from a seed.
 
 use std::fmt::Debug;
 
@@ -7,21 +7,25 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
-/// Cases of a run, if the environment does not say otherwise.
+/// The result of a comparison; the error describes the difference.
+pub(crate) type Comparison = Result<(), String>;
+
+/// Number of cases of a run, unless the environment says otherwise.
 const CASES_DEFAULT: u32 = 48;
 
-/// The seed of a run, if the environment does not say otherwise: the same cases every time, so that
-/// a test that passed once fails only when something has changed. New cases are for the long tests.
+/// The seed of a run, unless the environment says otherwise. The cases are the same every time, so
+/// that a test that passed once fails only when something has changed. The long tests try new
+/// cases.
 const SEED_DEFAULT: u64 = 7_632;
 
 /// A run of random cases.
 pub(crate) struct Cases {
-    /// Where its calls run.
+    /// The runtime of the calls.
     pub(crate) runtime: Runtime,
-    /// How many cases: `WAKELINE_CASES`, or 48.
+    /// Number of cases: `WAKELINE_CASES`, or 48.
     pub(crate) cases: u32,
-    /// Leads to the same cases again: `WAKELINE_SEED`; or always the same, but random in the long
-    /// tests (`WAKELINE_LONG`).
+    /// The seed of the cases: `WAKELINE_SEED`, or else a fixed one; in the long tests
+    /// (`WAKELINE_LONG`) a random one.
     pub(crate) seed: u64,
 }
 
@@ -38,7 +42,7 @@ impl Cases {
         Self { runtime, cases, seed }
     }
 
-    /// Runs the cases. Returns the smallest that fails, with what is wrong.
+    /// Runs the cases. Returns the smallest failing case with a description of the failure.
     pub(crate) fn run<T: Debug + Clone>(
         &self,
         strategy: &impl Strategy<Value = T>,

@@ -46,7 +46,7 @@ pub async fn connect(url: &str) -> Client {
     client
 }
 
-/// A database of a test's own, dropped at the end.
+/// The database of one test, which is dropped at its end.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -58,7 +58,7 @@ impl TestDatabase {
         set_up(async { Self::create(&connect(&server_url()).await, "template1").await }).await
     }
 
-    /// Creates a copy of a template. The first test that asks for the template makes it: `migrate`
+    /// Creates a copy of a template. The first test that needs the template creates it: `migrate`
     /// gets the URL of an empty database and must have closed its connections when it returns.
     pub async fn copy_of(template: &str, migrate: impl AsyncFnOnce(String)) -> Self {
         set_up(async {
@@ -73,20 +73,20 @@ impl TestDatabase {
 
     async fn create(server: &Client, template: &str) -> Self {
         let name = format!("wl_{}", Uuid::new_v4().simple());
-        // Copying files goes past the log of the server: a fraction of the time in memory, where
-        // `cargo xtask test` puts them if it can.
+        // Copying files bypasses the write-ahead log of the server. This takes a fraction of the
+        // time in memory, where `cargo xtask test` puts the files if it can.
         let create = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY");
         execute(server, &create).await;
-        execute(server, &grant_create(&name)).await;
+        execute(server, &grant_create_privilege(&name)).await;
         Self { name }
     }
 
-    /// The database's name.
+    /// The name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the database is, as [`APP_ROLE`].
+    /// The URL of the database, with the role [`APP_ROLE`].
     pub fn url(&self) -> String {
         app_url_of(&self.name)
     }
@@ -117,18 +117,19 @@ impl TestDatabase {
     }
 
     /// Opens a connection to the database as the superuser, for what no other role may do: creating
-    /// roles, settings of the database, catalog tables that hide other roles' rows.
+    /// roles, changing settings of the database, reading rows of other roles in catalog tables.
     pub async fn superuser(&self) -> Client {
         connect(&url_of(&self.name)).await
     }
 
-    /// Forgets all statements counted so far.
+    /// Resets the statistics of statements.
     pub async fn reset_statements(&self) {
         let sql = "SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = $1";
         self.statistics().await.execute(sql, &[&self.name]).await.expect("reset");
     }
 
-    /// Statements run in this database since the last reset, with their calls.
+    /// Returns the statements that were run in this database since the last reset, with their
+    /// numbers of calls.
     pub async fn statements(&self) -> Vec<(String, i64)> {
         let sql =
             "SELECT query, calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
@@ -137,12 +138,12 @@ impl TestDatabase {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Calls of statements that contain a word.
+    /// Counts the calls of statements that contain a word.
     pub async fn calls(&self, word: &str) -> i64 {
         self.buffers(word).await.0
     }
 
-    /// Calls of statements that contain a word, and the buffers that they touched.
+    /// Counts the calls of statements that contain a word, and the buffers that they accessed.
     pub async fn buffers(&self, word: &str) -> (i64, i64) {
         let sql = "SELECT coalesce(sum(calls), 0)::bigint,
                 coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
@@ -153,7 +154,7 @@ impl TestDatabase {
         (row.get(0), row.get(1))
     }
 
-    /// A connection to another database, so that looking is not counted here.
+    /// Opens a connection to another database, so that reading statistics is not counted here.
     async fn statistics(&self) -> Client {
         connect(&server_url()).await
     }
@@ -162,7 +163,8 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // A thread of its own: drop cannot await, and the test's runtime may be ending.
+        // This needs its own thread: drop cannot await, and the test's runtime may be shutting
+        // down.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(set_up(async {
@@ -189,7 +191,7 @@ fn app_url_of(database: &str) -> String {
     format!("{scheme}://{APP_ROLE}@{place}")
 }
 
-fn grant_create(database: &str) -> String {
+fn grant_create_privilege(database: &str) -> String {
     format!("GRANT CREATE ON DATABASE {database} TO {APP_ROLE}")
 }
 
@@ -201,11 +203,12 @@ async fn exists(server: &Client, database: &str) -> bool {
 async fn make_template(server: &Client, template: &str, migrate: impl AsyncFnOnce(String)) {
     server.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await.expect("locked");
     if !exists(server, template).await {
-        // Renamed once it is complete. A test that was killed may have left one behind.
+        // The template is renamed once it is complete. A test that was killed may have left an
+        // unfinished one behind.
         let unfinished = format!("{template}_unfinished");
         execute(server, &format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await;
         execute(server, &format!("CREATE DATABASE {unfinished}")).await;
-        execute(server, &grant_create(&unfinished)).await;
+        execute(server, &grant_create_privilege(&unfinished)).await;
         migrate(app_url_of(&unfinished)).await;
         execute(server, &format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
     }

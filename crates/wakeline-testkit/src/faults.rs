@@ -1,25 +1,25 @@
-//! A store that fails when told to: before a call, after its commit, or by never answering.
+//! A store that injects faults: it fails before a call, after its commit, or never answers.
 //!
 //! # Where it sits
-//! Around any store, in tests of what calls it. A sweep over the k-th call shows that a caller
-//! survives a failure anywhere. Calls of all faces are counted together.
+//! Around any store, in tests of its callers. Failing the k-th call, for every k, shows that a
+//! caller survives a failure anywhere. Calls of all traits are counted together.
 
-/// Implements a trait of the store: every call is passed on, unless it is to fail. An argument
-/// that is named after `as` may be changed on its way.
+/// Implements a trait of the store: every call is passed on, unless it is planned to fail. An
+/// argument that is named after `as` may be changed before the call.
 macro_rules! passes {
-    ($face:ident: $(
+    ($interface:ident: $(
         fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $answer:ty
         $(as $write:ident($changed:ident))?;
     )*) => {
         #[async_trait]
-        impl $face for FaultingStore {
+        impl $interface for FaultingStore {
             $(
                 async fn $name(&self, $($arg: $kind),*) -> Result<$answer, StoreError> {
                     $(
                         let mut $changed = $changed;
                         self.mutated(FlowWrite::$write(&mut $changed));
                     )?
-                    let call = <dyn WholeStore as $face>::$name(&*self.inner, $($arg),*);
+                    let call = <dyn Backend as $interface>::$name(&*self.inner, $($arg),*);
                     self.call(stringify!($name), call).await
                 }
             )*
@@ -28,14 +28,14 @@ macro_rules! passes {
 }
 
 mod access;
+mod capacity;
+mod counts;
 mod dead;
 mod flow;
 mod hook;
 mod maintenance;
 mod messages;
-mod room;
 mod stats;
-mod tally;
 mod traces;
 
 pub use flow::{FlowMutation, FlowWrite};
@@ -49,38 +49,38 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
-use wakeline_seal::KeyRing;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_store::{
-    ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
-    HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
-    QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
-    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TimeLimit, TransactCommand,
-    TransactReply, WholeStore,
+    Backend, ConfigureQueue, EncryptedKind, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, KeyedStore,
+    KeysNeeded, LineClaim, LineOutcome, Losses, MessageDetail, PatchQueue, PushItem, PushReply,
+    QueueAdmin, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Rekeyed,
+    ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin, StoreError,
+    StoreInfo, TimeLimit, TransactCommand, TransactReply,
 };
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing happens; the caller hears that the database is unavailable.
+    /// The call has no effect; the caller gets the error that the database is unavailable.
     Before,
-    /// It happens; the caller hears of a transient failure.
+    /// The call takes effect; the caller gets a transient error.
     After,
-    /// Nothing happens, and the caller hears nothing.
+    /// The call has no effect, and it never returns.
     HangBefore,
-    /// It happens, and the caller hears nothing.
+    /// The call takes effect, but it never returns.
     HangAfter,
-    /// Nothing happens: it took longer than the database allows.
+    /// The call has no effect, because it exceeded a time limit of the database.
     TooLong,
 }
 
 impl Fault {
-    /// Every way in which a database fails that is away, or goes away.
+    /// All faults of a database that is unavailable or becomes unavailable.
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::HangBefore, Self::HangAfter];
 }
 
 impl Outage {
-    /// Counts a call; tells how it is to fail.
+    /// Counts a call and returns the fault that is planned for it, if any.
     fn next(&mut self) -> Option<Fault> {
         match self {
             Self::None => None,
@@ -101,17 +101,17 @@ impl Outage {
 /// A call that will fail.
 struct Planned {
     operation: Option<&'static str>,
-    /// Calls that still go well before it.
+    /// The number of calls that succeed before it.
     passes: u64,
     fault: Fault,
 }
 
-/// Whether the database goes away at a call and stays away.
+/// Whether the database becomes unavailable at some call and stays so.
 #[derive(Default)]
 enum Outage {
     #[default]
     None,
-    /// It goes away at a call: so many go well before it.
+    /// The database becomes unavailable after this number of successful calls.
     Planned {
         passes: u64,
         fault: Fault,
@@ -119,10 +119,10 @@ enum Outage {
     Away,
 }
 
-/// Passes calls on to a store, and fails those that it was told to.
+/// Passes calls to a store, except for those that are planned to fail.
 pub struct FaultingStore {
     delays: Mutex<HashMap<&'static str, Duration>>,
-    inner: Arc<dyn WholeStore>,
+    inner: Arc<dyn Backend>,
     plan: Mutex<Vec<Planned>>,
     outage: Mutex<Outage>,
     calls: Mutex<Vec<&'static str>>,
@@ -130,8 +130,8 @@ pub struct FaultingStore {
 }
 
 impl FaultingStore {
-    /// A store that fails nothing yet.
-    pub fn new(inner: Arc<dyn WholeStore>) -> Self {
+    /// A store without planned faults.
+    pub fn new(inner: Arc<dyn Backend>) -> Self {
         let (plan, outage, delays, calls, mutation) = Default::default();
         Self { inner, plan, outage, delays, calls, mutation }
     }
@@ -147,18 +147,18 @@ impl FaultingStore {
     }
 
     /// Fails the k-th call from now on, counted from 1, and all later ones as [`Fault::Before`]:
-    /// the database has gone away, until [`Self::end_outage`].
+    /// the database is unavailable until [`Self::end_outage`].
     pub fn fail_from(&self, nth: u64, fault: Fault) {
         let passes = nth.checked_sub(1).expect("calls are counted from 1");
         *self.outage.lock() = Outage::Planned { passes, fault };
     }
 
-    /// The database is back, or does not go away after all. True if it had gone.
+    /// Ends an outage or cancels a planned one. Returns whether the outage had begun.
     pub fn end_outage(&self) -> bool {
         matches!(std::mem::take(&mut *self.outage.lock()), Outage::Away)
     }
 
-    /// Lets every call of an operation from now on take so long before it happens.
+    /// Delays every call of an operation from now on by this time.
     pub fn delay(&self, operation: &'static str, span: Duration) {
         self.delays.lock().insert(operation, span);
     }
@@ -168,7 +168,7 @@ impl FaultingStore {
         self.calls.lock().clone()
     }
 
-    /// The faults that were planned and have not come up.
+    /// The number of planned faults that have not occurred yet.
     pub fn pending(&self) -> usize {
         self.plan.lock().len()
     }
@@ -178,7 +178,7 @@ impl FaultingStore {
         self.plan.lock().push(Planned { operation, passes, fault });
     }
 
-    /// Counts a call; tells how it is to fail.
+    /// Counts a call and returns the fault that is planned for it, if any.
     fn next(&self, operation: &'static str) -> Option<Fault> {
         self.calls.lock().push(operation);
         if let Some(fault) = self.outage.lock().next() {
@@ -368,7 +368,7 @@ impl StoreAdmin for FaultingStore {
 
 #[async_trait]
 impl KeyedStore for FaultingStore {
-    fn use_keys(&self, keys: Arc<KeyRing>) {
+    fn use_keys(&self, keys: Arc<EncryptionKeys>) {
         self.inner.use_keys(keys);
     }
 
@@ -376,7 +376,11 @@ impl KeyedStore for FaultingStore {
         self.call("keys needed", self.inner.keys_needed()).await
     }
 
-    async fn rekey(&self, kind: SealedKind, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+    async fn rekey(
+        &self,
+        kind: EncryptedKind,
+        after: Option<Vec<u8>>,
+    ) -> Result<Rekeyed, StoreError> {
         self.call("rekey", self.inner.rekey(kind, after)).await
     }
 }

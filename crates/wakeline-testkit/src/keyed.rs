@@ -1,11 +1,11 @@
-//! The rules of encrypted queues, for every store that keeps things on a disk.
+//! The rules of encrypted queues, for every store that writes to a disk.
 //!
 //! # Where it sits
-//! A store's tests say `wakeline_testkit::keyed_suite!(fixture)`. A fixture opens several nodes
-//! over one database, with keys or without, and shows what that database holds.
+//! A store's tests call `wakeline_testkit::keyed_suite!(fixture)`. A fixture opens several nodes
+//! over one database, with keys or without, and returns what that database contains.
 //!
 //! # Invariants
-//! * What is on the disk is judged by its bytes, not by what the store says of them.
+//! * The contents of the disk are checked by their bytes, not by what the store reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,41 +16,41 @@ use wakeline_core::{
     GroupName, OptionsPatch, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId,
     Verdict,
 };
-use wakeline_seal::KeyRing;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    AuditFilter, ConfigureQueue, DeadLetterFilter, Deed, Grant, MessageKey, NewTrace, Page,
-    PatchQueue, PushItem, QueueAdmin, ScheduleItem, ScheduledFilter, SealedKind, SettleItem,
-    StoreError, Traced, TransactCommand, WholeStore,
+    AddTraceOutcome, AuditAction, AuditFilter, Backend, ConfigureQueue, DeadLetterFilter,
+    EncryptedKind, MessageKey, NewTrace, Page, PatchQueue, PushItem, QueueAdmin, QueueClaimResult,
+    ScheduleItem, ScheduledFilter, SettleItem, StoreError, TransactCommand,
 };
 
-use crate::conformance::{Ask, item};
+use crate::conformance::{ClaimSpec, item};
 
-/// A page that is long enough.
+/// A page that is long enough for all tests.
 const TEN: Page = Page { limit: 10, offset: 0 };
 
 const SECRET: &str = "\"the-secret\"";
 
-/// A database that nodes are opened over.
+/// A database that several nodes can be opened over.
 #[async_trait]
 pub trait KeyedUnderTest: Send + Sync {
-    /// One more node.
-    async fn open(&self) -> Arc<dyn WholeStore>;
+    /// Opens one more node.
+    async fn open(&self) -> Arc<dyn Backend>;
 
-    /// The payloads of all messages, dead letters and traces, as the database holds them.
+    /// Returns the payloads of all messages, dead letters and traces, as the database stores them.
     async fn payloads(&self) -> Vec<Vec<u8>>;
 }
 
-/// Makes a test of every rule. The expression makes a fresh [`KeyedUnderTest`]; it may await.
+/// Makes a test of every rule. The expression makes a new [`KeyedUnderTest`]; it may await.
 #[macro_export]
 macro_rules! keyed_suite {
     ($fixture:expr) => {
         $crate::keyed_suite!($fixture;
-            payloads_are_stored_sealed_and_delivered_plain,
+            payloads_are_stored_encrypted_and_delivered_plain,
             without_keys_nothing_is_stored_in_the_clear,
             without_keys_other_options_can_be_patched,
             a_change_of_the_option_holds_for_every_node,
-            everything_is_sealed_anew_with_the_first_key,
+            everything_is_reencrypted_with_the_first_key,
             a_payload_that_cannot_be_opened_is_not_lost,
         );
     };
@@ -65,21 +65,21 @@ macro_rules! keyed_suite {
     };
 }
 
-/// A ring of keys with these ids, in this order. The same id is the same key.
-fn ring(ids: &[&str]) -> Arc<KeyRing> {
+/// Encryption keys with these ids, in this order. The same id is the same key.
+fn encryption_keys(ids: &[&str]) -> Arc<EncryptionKeys> {
     let key = |id: &&str| {
         let fill = id.bytes().next().expect("an id");
         let text: String = std::iter::repeat_n(char::from(b'A' + fill % 26), 42).collect();
         format!("{id}:{text}A=")
     };
     let text: Vec<String> = ids.iter().map(key).collect();
-    Arc::new(KeyRing::parse(&text.join(",")).expect("keys"))
+    Arc::new(EncryptionKeys::parse(&text.join(",")).expect("keys"))
 }
 
-async fn node(under: &dyn KeyedUnderTest, ids: &[&str]) -> Arc<dyn WholeStore> {
+async fn node(under: &dyn KeyedUnderTest, ids: &[&str]) -> Arc<dyn Backend> {
     let store = under.open().await;
     if !ids.is_empty() {
-        store.use_keys(ring(ids));
+        store.use_keys(encryption_keys(ids));
     }
     store
 }
@@ -92,38 +92,41 @@ fn secret(id: &str) -> PushItem {
     PushItem { payload: SECRET.into(), ..item(&queue(), "p", id) }
 }
 
-async fn configure(store: &dyn WholeStore, encrypted: bool) -> Result<(), StoreError> {
+async fn configure(store: &dyn Backend, encrypted: bool) -> Result<(), StoreError> {
     let options = QueueOptions { encrypted, ..QueueOptions::default() };
     let command = ConfigureQueue { queue: queue(), namespace: None, task: None, options };
     store.configure(command).await.map(drop)
 }
 
-async fn take(store: &dyn WholeStore, batch: u32) -> Option<Grant> {
-    let claim = Ask::queue(&queue()).batch(batch).line_claim(1);
-    store.claim(vec![claim]).await.expect("a claim").remove(0).grants.remove(0)
+async fn take(store: &dyn Backend, batch: u32) -> Option<QueueClaimResult> {
+    let claim = ClaimSpec::queue(&queue()).batch(batch).line_claim(1);
+    store.claim(vec![claim]).await.expect("a claim").remove(0).results.remove(0)
 }
 
-fn settle(grant: &Grant, index: usize, verdict: Verdict) -> SettleItem {
+fn settle(result: &QueueClaimResult, index: usize, verdict: Verdict) -> SettleItem {
     SettleItem {
-        partition: grant.partitions[0].partition_id,
+        partition: result.partitions[0].partition_id,
         group: GroupName::queue_mode(),
-        token: grant.lease.as_ref().map(|lease| lease.token),
-        transaction_id: grant.partitions[0].messages[index].transaction_id.clone(),
+        token: result.lease.as_ref().map(|lease| lease.token),
+        transaction_id: result.partitions[0].messages[index].transaction_id.clone(),
         verdict,
         error: None,
     }
 }
 
-fn texts(grant: &Grant) -> Vec<String> {
-    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+fn texts(result: &QueueClaimResult) -> Vec<String> {
+    let messages = result.partitions.iter().flat_map(|partition| &partition.messages);
     messages.map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
 }
 
-/// Notes the secret on the first message that was taken.
-async fn noted(store: &dyn WholeStore, grant: &Grant) -> Result<Traced, StoreError> {
+/// Adds a trace with the secret to the first message that was taken.
+async fn add_trace(
+    store: &dyn Backend,
+    result: &QueueClaimResult,
+) -> Result<AddTraceOutcome, StoreError> {
     let trace = NewTrace {
         id: Uuid::new_v4(),
-        message: first_key(grant),
+        message: first_key(result),
         event_type: "info".to_owned(),
         group: GroupName::queue_mode(),
         worker: None,
@@ -133,9 +136,9 @@ async fn noted(store: &dyn WholeStore, grant: &Grant) -> Result<Traced, StoreErr
     store.add_trace(trace).await
 }
 
-fn first_key(grant: &Grant) -> MessageKey {
-    let transaction_id = grant.partitions[0].messages[0].transaction_id.clone();
-    MessageKey { partition: grant.partitions[0].partition_id, transaction_id }
+fn first_key(result: &QueueClaimResult) -> MessageKey {
+    let transaction_id = result.partitions[0].messages[0].transaction_id.clone();
+    MessageKey { partition: result.partitions[0].partition_id, transaction_id }
 }
 
 async fn plain_payloads(under: &dyn KeyedUnderTest) -> usize {
@@ -143,33 +146,33 @@ async fn plain_payloads(under: &dyn KeyedUnderTest) -> usize {
     payloads.iter().filter(|bytes| bytes.windows(6).any(|part| part == b"secret")).count()
 }
 
-/// Whatever way it came in, a payload is sealed on the disk, and plain for whoever may read it.
-pub async fn payloads_are_stored_sealed_and_delivered_plain(under: &dyn KeyedUnderTest) {
+/// Whatever call it came with, a payload is encrypted on the disk and plain for authorised readers.
+pub async fn payloads_are_stored_encrypted_and_delivered_plain(under: &dyn KeyedUnderTest) {
     let store = node(under, &["a"]).await;
     configure(&*store, true).await.expect("configured");
     store.push(vec![secret("1"), secret("2")]).await.expect("pushed");
     let pushes = vec![secret("3"), secret("3")];
     let command = TransactCommand { pushes, ..TransactCommand::default() };
     store.transact(command).await.expect("pushed");
-    let grant = take(&*store, 10).await.expect("messages");
-    assert_eq!(texts(&grant), [SECRET; 3]);
-    let dead = settle(&grant, 0, Verdict::DeadLetter);
+    let result = take(&*store, 10).await.expect("messages");
+    assert_eq!(texts(&result), [SECRET; 3]);
+    let dead = settle(&result, 0, Verdict::DeadLetter);
     store.settle(vec![dead]).await.expect("settled");
     let letters = store.dead_letters(DeadLetterFilter::default(), TEN).await;
     assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
-    let partition = grant.partitions[0].partition_id;
+    let partition = result.partitions[0].partition_id;
     let found =
         QueueAdmin::message(&*store, partition, &TransactionId::new("2").expect("valid")).await;
     assert_eq!(found.expect("read").expect("there").message.payload, SECRET);
-    assert_eq!(noted(&*store, &grant).await.expect("noted"), Traced::Done);
-    let traces = store.traces(first_key(&grant)).await.expect("listed");
+    assert_eq!(add_trace(&*store, &result).await.expect("a trace is added"), AddTraceOutcome::Done);
+    let traces = store.traces(first_key(&result)).await.expect("listed");
     assert_eq!(traces[0].data, SECRET);
     assert_eq!(under.payloads().await.len(), 5, "three messages, a dead letter and a trace");
     assert_eq!(plain_payloads(under).await, 0);
     store.close().await;
 }
 
-/// A node without keys refuses what it would have to store in the clear, and only that.
+/// A node without keys refuses what it would have to store unencrypted, and only that.
 pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderTest) {
     let keyless = node(under, &[]).await;
     let refused = configure(&*keyless, true).await;
@@ -185,8 +188,8 @@ pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderT
     let command = TransactCommand { pushes: vec![secret("2")], ..TransactCommand::default() };
     let refused = keyless.transact(command).await.map(drop);
     assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
-    let grant = take(&*keyless, 1).await.expect("what was stored before");
-    let refused = noted(&*keyless, &grant).await;
+    let result = take(&*keyless, 1).await.expect("what was stored before");
+    let refused = add_trace(&*keyless, &result).await;
     assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
     assert_eq!(under.payloads().await.len(), 2);
     assert!(keyless.keys_needed().await.expect("read").queues);
@@ -194,8 +197,8 @@ pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderT
     keyed.close().await;
 }
 
-/// A node without keys changes other options of an encrypted queue, and does not switch encryption
-/// on, nor on again.
+/// A node without keys can change other options of an encrypted queue, but it can neither enable
+/// encryption nor enable it again.
 pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTest) {
     let (keyless, keyed) = (node(under, &[]).await, node(under, &["a"]).await);
     configure(&*keyed, true).await.expect("configured");
@@ -217,14 +220,14 @@ pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTes
     keyed.close().await;
 }
 
-/// Once a queue is encrypted no node stores in the clear, whatever it knew of it before; switched
-/// off, new messages are plain and old ones can still be read.
+/// Once a queue is encrypted, no node stores unencrypted payloads, whatever it knew of the queue
+/// before. After encryption is disabled, new messages are plain and old ones can still be read.
 pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderTest) {
     let (one, other) = (node(under, &["a"]).await, node(under, &["a"]).await);
     other.push(vec![secret("plain")]).await.expect("pushed");
     assert_eq!(plain_payloads(under).await, 1);
     configure(&*one, true).await.expect("configured");
-    other.push(vec![secret("sealed")]).await.expect("pushed");
+    other.push(vec![secret("encrypted")]).await.expect("pushed");
     let command = TransactCommand { pushes: vec![secret("too")], ..TransactCommand::default() };
     other.transact(command).await.expect("pushed");
     assert_eq!(plain_payloads(under).await, 1);
@@ -236,9 +239,9 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
     other.close().await;
 }
 
-/// After sealing anew the old key is not needed: for messages, in steps of any number, for those
-/// that wait for their time, for dead letters and for traces.
-pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnderTest) {
+/// After re-encryption the old key is not needed: for messages, in steps of any number, for
+/// scheduled messages, for dead letters and for traces.
+pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;
     configure(&*old, true).await.expect("configured");
@@ -248,34 +251,35 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
         message.partition = PartitionName::new(format!("p{}", n % 3)).expect("valid");
         old.push(vec![message]).await.expect("pushed");
     }
-    let grant = take(&*old, 1).await.expect("a message");
-    old.settle(vec![settle(&grant, 0, Verdict::DeadLetter)]).await.expect("settled");
+    let result = take(&*old, 1).await.expect("a message");
+    old.settle(vec![settle(&result, 0, Verdict::DeadLetter)]).await.expect("settled");
     let due = Visible::After(Duration::from_secs(3600));
-    noted(&*old, &grant).await.expect("noted");
+    add_trace(&*old, &result).await.expect("a trace is added");
     let later = ScheduleItem { message: secret("later"), due, key: None };
     let command = TransactCommand { schedules: vec![later], ..TransactCommand::default() };
     old.transact(command).await.expect("scheduled");
     old.close().await;
 
     let both = node(under, &["b", "a"]).await;
-    let (mut resealed, mut changing) = (0, 0);
-    for kind in SealedKind::ALL {
+    let (mut reencrypted, mut changing) = (0, 0);
+    for kind in EncryptedKind::ALL {
         let mut after = None;
         loop {
-            let deed = Deed { actor: "tester".into(), act: "rekey", ..Deed::default() };
-            let step = deed.during(both.rekey(kind, after)).await.expect("a step");
-            changing += usize::from(step.resealed > 0);
+            let action =
+                AuditAction { actor: "tester".into(), action: "rekey", ..AuditAction::default() };
+            let step = action.during(both.rekey(kind, after)).await.expect("a step");
+            changing += usize::from(step.reencrypted > 0);
             assert_eq!(step.failed, Vec::<String>::new());
-            resealed += step.resealed;
+            reencrypted += step.reencrypted;
             after = step.next;
             if after.is_none() {
                 break;
             }
         }
     }
-    assert!(resealed as usize > MESSAGES, "{resealed}");
-    assert_eq!(both.rekey(SealedKind::Messages, None).await.expect("a step").resealed, 0);
-    let filter = AuditFilter { act: Some("rekey".into()), limit: 100, ..AuditFilter::default() };
+    assert!(reencrypted as usize > MESSAGES, "{reencrypted}");
+    assert_eq!(both.rekey(EncryptedKind::Messages, None).await.expect("a step").reencrypted, 0);
+    let filter = AuditFilter { action: Some("rekey".into()), limit: 100, ..AuditFilter::default() };
     let entries = both.audit(filter).await.expect("listed");
     assert_eq!(entries.len(), changing, "one for each step that changed something");
     both.close().await;
@@ -283,32 +287,32 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     let new = node(under, &["b"]).await;
     let letters = new.dead_letters(DeadLetterFilter::default(), TEN).await;
     assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
-    let traces = new.traces(first_key(&grant)).await.expect("listed");
+    let traces = new.traces(first_key(&result)).await.expect("listed");
     assert_eq!(traces[0].data, SECRET);
     let filter = ScheduledFilter { queue: queue(), key: None, after: None, limit: 10 };
     let later = new.scheduled(filter).await.expect("listed");
     assert_eq!(later[0].payload, SECRET);
     let mut read = 0;
-    while let Some(grant) = take(&*new, 1000).await {
-        read += texts(&grant).iter().filter(|text| *text == SECRET).count();
+    while let Some(result) = take(&*new, 1000).await {
+        read += texts(&result).iter().filter(|text| *text == SECRET).count();
     }
     assert_eq!(read, MESSAGES - 1);
     new.close().await;
 }
 
-/// A node with the wrong key delivers nothing of it, and counts no attempt against it; it is told
-/// what could not be sealed anew.
+/// A node with the wrong key does not deliver such a payload and counts no attempt; it reports what
+/// it could not re-encrypt.
 pub async fn a_payload_that_cannot_be_opened_is_not_lost(under: &dyn KeyedUnderTest) {
     let right = node(under, &["a"]).await;
     configure(&*right, true).await.expect("configured");
     right.push(vec![secret("1")]).await.expect("pushed");
     let wrong = node(under, &["c"]).await;
-    let claim = Ask::queue(&queue()).line_claim(1);
+    let claim = ClaimSpec::queue(&queue()).line_claim(1);
     let met = wrong.claim(vec![claim]).await;
-    let granted = met.is_ok_and(|lines| lines[0].grants[0].is_some());
-    assert!(!granted, "it cannot be read");
-    let step = wrong.rekey(SealedKind::Messages, None).await.expect("a step");
-    assert_eq!((step.resealed, step.failed.len()), (0, 1));
+    let is_served = met.is_ok_and(|lines| lines[0].results[0].is_some());
+    assert!(!is_served, "it cannot be read");
+    let step = wrong.rekey(EncryptedKind::Messages, None).await.expect("a step");
+    assert_eq!((step.reencrypted, step.failed.len()), (0, 1));
     let partition = partition_of(&*right).await;
     let found =
         QueueAdmin::message(&*right, partition, &TransactionId::new("1").expect("valid")).await;
@@ -318,7 +322,7 @@ pub async fn a_payload_that_cannot_be_opened_is_not_lost(under: &dyn KeyedUnderT
     wrong.close().await;
 }
 
-async fn partition_of(store: &dyn WholeStore) -> PartitionId {
+async fn partition_of(store: &dyn Backend) -> PartitionId {
     let repeated = store.push(vec![secret("1")]).await.expect("pushed").outcomes.remove(0);
     match repeated {
         wakeline_store::PushOutcome::Duplicate { partition, .. } => partition,

@@ -1,4 +1,5 @@
-//! What every store is held to: an oracle, the rules by name, random sequences, histories, faults.
+//! Tests that every store must pass: an oracle, the conformance rules, random sequences, histories,
+//! faults.
 //!
 //! # Where it sits
 //! Beside the stores. Their tests instantiate what is written here; nothing of it is part of the

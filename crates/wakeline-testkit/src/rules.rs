@@ -1,9 +1,9 @@
-//! How rules run: what the tests of all suites share.
+//! Running rules: what the tests of all suites share.
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// A rule under way.
+/// The future of a running rule.
 pub type RuleFuture<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Runs a test to its end, on a runtime with several threads.

@@ -1,9 +1,9 @@
-//! Processes whose wall clock is wrong, for showing that only the database's clock decides.
+//! Processes with a wrong wall clock, to show that only the database's clock matters.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Shifts the wall clock of a process by `SKEW_SECS`; measured spans stay true.
+/// Shifts the wall clock of a process by `SKEW_SECS`; measured durations stay correct.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 }
 "#;
 
-/// A library that shifts clocks. The C compiler is there, because SQLite was built with it.
+/// A library that shifts clocks. A C compiler is available, because SQLite was built with it.
 #[derive(Debug)]
 pub struct Skew {
     library: PathBuf,
@@ -38,7 +38,7 @@ impl Skew {
         Self { library }
     }
 
-    /// The environment of a process whose clock is so many seconds off.
+    /// The environment of a process whose clock is wrong by this number of seconds.
     pub fn environment(&self, secs: i64) -> [(&'static str, std::ffi::OsString); 2] {
         let library = self.library.clone().into_os_string();
         [("LD_PRELOAD", library), ("SKEW_SECS", secs.to_string().into())]

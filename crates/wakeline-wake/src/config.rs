@@ -1,52 +1,56 @@
-//! Long polling's settings, with the names of the design that they come from.
+//! The settings of long polling.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long polls wait, and what happens when hints cannot be relied on. On the wire durations
-/// are whole milliseconds, and their names end in `_ms`.
+/// How long polls wait, and what happens when hints cannot be relied on. On the wire, durations are
+/// whole milliseconds, and their names end in `_ms`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LongPollConfig {
-    /// Whether a poll may wait at all. True.
+    /// Whether a poll may wait at all. The default is true.
     pub enabled: bool,
-    /// Time between two safety sweeps of all lines with waiters: the longest that work can stay
-    /// unseen if every hint is lost. 60 s.
+    /// The time between two safety sweeps of all lines with waiters. This is the longest time that
+    /// work can stay undetected if every hint is lost. The default is 60 s.
     #[serde(rename = "fallback_poll_interval_ms", with = "millis")]
     pub fallback_poll_interval: Duration,
-    /// What that time grows to while sweeps find nothing that a hint had missed: it doubles with
-    /// each of them, and is short again after a missed hint or any trouble. For databases that
-    /// should be left alone while nothing happens. 0: it does not grow.
+    /// The maximum to which that time grows while sweeps find nothing that a hint had missed: it
+    /// doubles with each such sweep, and is reset after a missed hint, a lost listener or a failed
+    /// call. This is for databases that should have no load while nothing happens. The default is
+    /// 0: the time does not grow.
     #[serde(rename = "fallback_poll_interval_max_ms", with = "millis")]
     pub fallback_poll_interval_max: Duration,
-    /// The longest that one poll waits, whatever it asks for. 30 s.
+    /// The longest time that one poll waits, whatever it requests. The default is 30 s.
     #[serde(rename = "max_wait_time_ms", with = "millis")]
     pub max_wait_time: Duration,
-    /// Added to every timer. Zero: the database's clock is exact enough; larger values exist to
-    /// compare with systems that add one.
+    /// A time that is added to every timer. The default is zero, because the database's clock is
+    /// exact enough; larger values exist for comparison with systems that add one.
     #[serde(rename = "timer_grace_period_ms", with = "millis")]
     pub timer_grace_period: Duration,
-    /// The shortest that degraded polling lasts. 60 s.
+    /// The minimum duration of degraded polling. The default is 60 s.
     #[serde(rename = "aggressive_poll_duration_ms", with = "millis")]
     pub aggressive_poll_duration: Duration,
-    /// Clean empty claims in a row before degraded polling ends. 5.
+    /// The number of successful empty claims in a row after which degraded polling ends. The
+    /// default is 5.
     pub aggressive_exit_threshold: u32,
-    /// How long a hint may stay without an answered claim although someone waits for it, before
-    /// that counts as trouble. 100 ms.
+    /// The time within which a hint must be answered by a claim if there is a waiter for it. After
+    /// that time degraded polling starts. The default is 100 ms.
     #[serde(rename = "notify_delivery_timeout_ms", with = "millis")]
     pub notify_delivery_timeout: Duration,
-    /// Time between two claims of degraded polling. 100 ms.
+    /// The time between two claims of degraded polling. The default is 100 ms.
     #[serde(rename = "degraded_poll_interval_ms", with = "millis")]
     pub degraded_poll_interval: Duration,
-    /// What starts degraded polling. Only trouble.
+    /// What starts degraded polling. The default is [`AggressiveOn::Degraded`].
     pub aggressive_on: AggressiveOn,
-    /// Most waiting polls; the next one is told to come back later. 10,000.
-    pub intentions_max: usize,
-    /// Most claims under way at a time. 2.
+    /// The maximum number of waiting polls; further ones are refused and may try again later. The
+    /// default is 10,000.
+    pub waiters_max: usize,
+    /// The maximum number of claims in flight. The default is 2.
     pub claims_in_flight_max: usize,
-    /// Whether claims for parked polls go before those of polls that do not wait; of these at
-    /// least every fourth claim is one. False: first come, first served. True.
+    /// Whether claims for parked polls go before those of polls that do not wait; at least every
+    /// fourth claim is for one of the latter. If false, claims are served in order of arrival. The
+    /// default is true.
     pub use_priority_dispatch: bool,
 }
 
@@ -54,21 +58,21 @@ pub struct LongPollConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AggressiveOn {
-    /// A lost listener, failing claims, unanswered hints.
+    /// A lost listener, failing claims, or unanswered hints.
     #[default]
     Degraded,
-    /// Those, and every ordinary wake (a hint, a timer, the safety sweep): the original design's
-    /// table, for comparison. It polls most of the time.
+    /// The same, and also every ordinary wake (a hint, a timer, the safety sweep), as in the design
+    /// that this one is compared with. It polls most of the time.
     AnyWake,
 }
 
-/// A setting that cannot work.
+/// A setting that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {reason}")]
 pub struct ConfigError {
     /// The setting's name on the wire.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with its value.
     pub reason: &'static str,
 }
 
@@ -91,7 +95,7 @@ impl Default for LongPollConfig {
             notify_delivery_timeout: Duration::from_millis(100),
             degraded_poll_interval: Duration::from_millis(100),
             aggressive_on: AggressiveOn::Degraded,
-            intentions_max: 10_000,
+            waiters_max: 10_000,
             claims_in_flight_max: 2,
             use_priority_dispatch: true,
         }
@@ -99,7 +103,7 @@ impl Default for LongPollConfig {
 }
 
 impl LongPollConfig {
-    /// Says which setting cannot work, if one cannot.
+    /// Checks the settings; the error names the first invalid one.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let at_least_1_ms = [
             ("fallback_poll_interval_ms", self.fallback_poll_interval),
@@ -118,7 +122,7 @@ impl LongPollConfig {
             return Err(ConfigError::new("fallback_poll_interval_max_ms", reason));
         }
         let at_least_1 = [
-            ("intentions_max", self.intentions_max),
+            ("waiters_max", self.waiters_max),
             ("claims_in_flight_max", self.claims_in_flight_max),
         ];
         for (field, value) in at_least_1 {
@@ -130,7 +134,7 @@ impl LongPollConfig {
     }
 }
 
-/// Durations as whole milliseconds.
+/// Serialises durations as whole milliseconds.
 pub(crate) mod millis {
     use std::time::Duration;
 
@@ -158,8 +162,8 @@ mod tests {
             spinning.validate().expect_err("zero").to_string(),
             "degraded_poll_interval_ms must be at least 1, not 0"
         );
-        let closed = LongPollConfig { intentions_max: 0, ..LongPollConfig::default() };
-        assert_eq!(closed.validate().expect_err("zero").field, "intentions_max");
+        let closed = LongPollConfig { waiters_max: 0, ..LongPollConfig::default() };
+        assert_eq!(closed.validate().expect_err("zero").field, "waiters_max");
         let narrow = LongPollConfig {
             fallback_poll_interval_max: Duration::from_secs(59),
             ..LongPollConfig::default()

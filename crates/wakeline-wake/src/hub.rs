@@ -1,14 +1,17 @@
-//! The tokio glue around the core: one lock, one driver task for its timers, a task per store
-//! call, a oneshot per waiter.
+//! Connects the sans-IO core to tokio: one lock, one driver task for the timers, one task per store
+//! call, and one oneshot channel per waiter.
 //!
 //! # Where it sits
-//! Faces call [`Hub::take`]; commits and listeners call [`Hub::hint`]. Whoever tells the core
-//! something also carries out what it asks for, so a hint starts its claim without a detour.
+//! APIs call [`Hub::take`]; commits and listeners call [`Hub::hint`]. The caller that reports an
+//! event to the core also carries out the actions that the core requests, so a hint starts its
+//! claim directly.
 //!
 //! # Invariants
 //! * The lock is held for the core's bookkeeping only, never across a store call.
-//! * A parked poll is a struct in the core and a oneshot: no task, no timer of its own.
-//! * Dropping the last handle ends the driver; a claim under way is finished and released.
+//! * A parked poll costs one struct in the core and one oneshot channel. It has no task and no
+//!   timer of its own.
+//! * Dropping the last handle ends the driver. A claim in flight is finished, and its result is
+//!   released.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -23,59 +26,59 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::api::{Api, Claim};
 use crate::calls::{claim, sweep};
 use crate::config::LongPollConfig;
-use crate::core::{Action, CallId, Core, End, IntentionId, LineId, Moment, Parked};
-use crate::face::{Claim, Face};
-use crate::meters::Meters;
+use crate::core::{Action, CallId, HubTime, LineId, ParkOutcome, WaiterEnd, WaiterId, WakeCore};
+use crate::hub_metrics::HubMetrics;
 use crate::mode::WakeMode;
-use crate::poll::{HintSource, Link, Patience, TakeError, Taken};
+use crate::poll::{HintSource, Link, Patience, TakeError, TakeOutcome};
 use crate::reservation::Reservation;
-use crate::snapshot::{Counters, Snapshot};
+use crate::snapshot::{HubCounters, Snapshot};
 
-/// What a poll is told to wait for when too many wait already.
+/// The time after which a poll may be repeated that was refused because too many are waiting.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How a hub is set up.
+/// The settings of a hub.
 #[derive(Debug, Clone, Default)]
 pub struct HubOptions {
-    /// The face's name in metrics and logs.
+    /// The API's name in metrics and logs.
     pub label: &'static str,
     /// How waiters are woken.
     pub mode: WakeMode,
-    /// How they wait.
+    /// How long waiters wait, and what happens when hints cannot be relied on.
     pub long_poll: LongPollConfig,
 }
 
-/// Parks polls that found nothing, and claims for them when something may have come. A handle:
-/// clones share one hub, which ends with the last of them.
-pub struct Hub<F: Face> {
-    inner: Arc<Inner<F>>,
+/// Parks polls that found nothing, and claims for them when something may have become available.
+/// This is a handle: clones share one hub, which ends with the last of them.
+pub struct Hub<F: Api> {
+    inner: Arc<HubInner<F>>,
     _owner: Arc<DropGuard>,
 }
 
-impl<F: Face> Clone for Hub<F> {
+impl<F: Api> Clone for Hub<F> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), _owner: Arc::clone(&self._owner) }
     }
 }
 
-impl<F: Face> Hub<F> {
-    /// Starts a hub on the current tokio runtime. The settings are taken as validated.
-    pub fn start(face: Arc<F>, options: HubOptions) -> Self {
+impl<F: Api> Hub<F> {
+    /// Starts a hub on the current tokio runtime. The settings must have been validated.
+    pub fn start(api: Arc<F>, options: HubOptions) -> Self {
         let HubOptions { label, mode, long_poll } = options;
-        let state = State {
-            core: Core::new(mode, long_poll),
-            doors: HashMap::new(),
-            published: Counters::default(),
+        let state = HubState {
+            core: WakeCore::new(mode, long_poll),
+            reply_channels: HashMap::new(),
+            published: HubCounters::default(),
             planned: None,
         };
-        let inner = Arc::new(Inner {
-            face,
+        let inner = Arc::new(HubInner {
+            api,
             label,
             mode,
             state: Mutex::new(state),
-            meters: Meters::new(label),
+            metrics: HubMetrics::new(label),
             runtime: Handle::current(),
             calls: TaskTracker::new(),
             started: Instant::now(),
@@ -86,79 +89,81 @@ impl<F: Face> Hub<F> {
         Self { inner, _owner: Arc::new(closed.drop_guard()) }
     }
 
-    /// One poll: what it takes, within its patience. Dropping the future cancels it, and what
-    /// was claimed for it is released.
+    /// Performs one poll and returns what it takes within its patience. Dropping the future cancels
+    /// the poll, and what was claimed for it is released.
     pub async fn take(
         &self,
         line: F::Line,
-        ask: F::Ask,
+        request: F::Request,
         patience: Patience,
-    ) -> Result<Taken<F::Grant>, TakeError<F::Error>> {
-        self.take_until(line, ask, patience, std::future::pending()).await
+    ) -> Result<TakeOutcome<F::ClaimResult>, TakeError<F::Error>> {
+        self.take_until(line, request, patience, std::future::pending()).await
     }
 
-    /// As [`Hub::take`]. When `enough` comes, it waits no longer: a parked poll is answered with
-    /// [`Taken::Empty`], one that is being claimed for with what that claim finds.
+    /// Like [`Hub::take`], but stops waiting when `enough` completes. A parked poll is then
+    /// answered with [`TakeOutcome::Empty`]; one with a claim in flight is answered with what that
+    /// claim finds.
     pub async fn take_until(
         &self,
         line: F::Line,
-        ask: F::Ask,
+        request: F::Request,
         patience: Patience,
         enough: impl Future<Output = ()>,
-    ) -> Result<Taken<F::Grant>, TakeError<F::Error>> {
+    ) -> Result<TakeOutcome<F::ClaimResult>, TakeError<F::Error>> {
         let label = F::label(&line);
-        let (door, answer) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let parked = self.inner.step(|state| {
-            let parked = state.core.park(line, ask, patience);
-            if let Parked::Yes(id, _) = parked {
-                state.doors.insert(id, door);
+            let parked = state.core.park(line, request, patience);
+            if let ParkOutcome::Parked(id, _) = parked {
+                state.reply_channels.insert(id, reply);
             }
             parked
         });
         let (id, line) = match parked {
-            Parked::Yes(id, line) => (id, line),
-            Parked::Drained => return Ok(Taken::Drained),
-            Parked::TooMany => return Err(TakeError::TooMany { retry_after: RETRY_AFTER }),
+            ParkOutcome::Parked(id, line) => (id, line),
+            ParkOutcome::Drained => return Ok(TakeOutcome::Drained),
+            ParkOutcome::TooMany => return Err(TakeError::TooMany { retry_after: RETRY_AFTER }),
         };
-        let gauge = label.map(|label| self.inner.meters.waiters_of(label));
+        let gauge = label.map(|label| self.inner.metrics.waiters_of(label));
         if let Some(gauge) = &gauge {
             gauge.increment(1.0);
         }
-        let mut seat = Seat { inner: &self.inner, id, line, answer, answered: false, gauge };
+        let mut pending =
+            PendingPoll { inner: &self.inner, id, line, answer, answered: false, gauge };
         let end = tokio::select! {
             biased;
-            end = &mut seat.answer => end,
+            end = &mut pending.answer => end,
             () = enough => {
-                self.inner.step(|state| state.core.hurry(id));
-                (&mut seat.answer).await
+                self.inner.step(|state| state.core.end_patience(id));
+                (&mut pending.answer).await
             }
         };
-        seat.answered = true;
+        pending.answered = true;
         match end {
-            Ok(End::Granted(grant)) => Ok(Taken::Granted(grant)),
-            Ok(End::Empty) => Ok(Taken::Empty),
-            Ok(End::Drained) | Err(_) => Ok(Taken::Drained),
-            Ok(End::Failed(error)) => Err(TakeError::Claim(error)),
+            Ok(WaiterEnd::Claimed(result)) => Ok(TakeOutcome::Claimed(result)),
+            Ok(WaiterEnd::Empty) => Ok(TakeOutcome::Empty),
+            Ok(WaiterEnd::Drained) | Err(_) => Ok(TakeOutcome::Drained),
+            Ok(WaiterEnd::Failed(error)) => Err(TakeError::Claim(error)),
         }
     }
 
-    /// These may have become available. Never blocks; the whole slice is one wake. True if claims
-    /// are on their way for it: they are tasks, which go before the caller's next steps if the
-    /// caller yields.
+    /// Reports that these may have become available. Never blocks; the whole slice counts as one
+    /// wake. Returns true if claims were started for it. They are tasks, which run before the
+    /// caller's next steps if the caller yields.
     pub fn hint(&self, hints: &[F::Hint], source: HintSource) -> bool {
         if hints.is_empty() {
             return false;
         }
         let (begun, ()) = self.inner.step_counting(|state| {
-            // Who has something to say of the store was answered by it.
+            // The hint shows that the store has answered someone.
             state.core.store_answered();
             state.core.hint(hints, source);
         });
         begun > 0
     }
 
-    /// Sets up to `max` parked polls aside that may be able to take what the hint speaks of, so
-    /// that a write can serve them in its own commit. What it makes available beyond them is
+    /// Reserves up to `max` parked polls that may be able to take what the hint refers to, so that
+    /// a write can serve them in its own commit. What the write makes available beyond them is
     /// hinted as usual, after the reservations have ended.
     pub fn reserve(&self, hint: &F::Hint, max: usize) -> Vec<Reservation<F>> {
         if max == 0 {
@@ -169,12 +174,13 @@ impl<F: Face> Hub<F> {
         reserved.into_iter().map(held).collect()
     }
 
-    /// Anything may have become available: after a (re)connect, or a hint too long to send.
+    /// Reports that anything may have become available, for example after a (re)connect or a hint
+    /// that was too long to send.
     pub fn everything(&self) {
         self.inner.step(|state| state.core.everything());
     }
 
-    /// Says whether hints of other processes arrive. Call [`Hub::everything`] once they do.
+    /// Reports whether hints of other processes arrive. Call [`Hub::everything`] once they do.
     pub fn link(&self, state: Link) {
         self.inner.step(|inner| inner.core.link(state));
     }
@@ -184,40 +190,41 @@ impl<F: Face> Hub<F> {
         self.inner.step(|inner| inner.core.set_degraded_poll_interval(interval));
     }
 
-    /// Answers all parked polls with [`Taken::Drained`], and later ones that would wait.
+    /// Answers all parked polls with [`TakeOutcome::Drained`], and also later ones that would have
+    /// to wait.
     pub fn drain(&self) {
         self.inner.step(|state| state.core.drain());
     }
 
-    /// Waits until no claim is under way and what was claimed for nobody is released. Meant to
-    /// follow [`Hub::drain`], before the store is closed.
+    /// Waits until no claim is in flight and everything that was claimed for cancelled polls is
+    /// released. It is meant to follow [`Hub::drain`], before the store is closed.
     pub async fn settled(&self) {
         self.inner.calls.close();
         self.inner.calls.wait().await;
     }
 
-    /// How waiters are woken.
+    /// Returns how waiters are woken.
     pub fn mode(&self) -> WakeMode {
         self.inner.mode
     }
 
-    /// A look at the hub.
+    /// Returns the current state of the hub.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.step(|state| state.core.snapshot())
     }
 }
 
-/// A poll that is being waited for.
-struct Seat<'a, F: Face> {
-    inner: &'a Arc<Inner<F>>,
-    id: IntentionId,
+/// A poll whose caller is waiting for the answer. Dropping it cancels the poll.
+struct PendingPoll<'a, F: Api> {
+    inner: &'a Arc<HubInner<F>>,
+    id: WaiterId,
     line: LineId,
-    answer: oneshot::Receiver<End<F>>,
+    answer: oneshot::Receiver<WaiterEnd<F>>,
     answered: bool,
     gauge: Option<Gauge>,
 }
 
-impl<F: Face> Drop for Seat<'_, F> {
+impl<F: Api> Drop for PendingPoll<'_, F> {
     fn drop(&mut self) {
         if let Some(gauge) = &self.gauge {
             gauge.decrement(1.0);
@@ -225,84 +232,86 @@ impl<F: Face> Drop for Seat<'_, F> {
         if self.answered {
             return;
         }
-        // Closed first: an answer is either in here, or comes back to its sender.
+        // The channel is closed first: then an answer is either in the channel, or returns to its
+        // sender.
         self.answer.close();
         if let Ok(end) = self.answer.try_recv() {
-            if let End::Granted(grant) = end {
-                self.inner.release(vec![(self.line, grant)]);
+            if let WaiterEnd::Claimed(result) = end {
+                self.inner.release(vec![(self.line, result)]);
             }
             return;
         }
         self.inner.step(|state| {
-            state.doors.remove(&self.id);
+            state.reply_channels.remove(&self.id);
             state.core.cancel(self.id);
         });
     }
 }
 
-pub(crate) struct Inner<F: Face> {
-    pub(crate) face: Arc<F>,
+pub(crate) struct HubInner<F: Api> {
+    pub(crate) api: Arc<F>,
     pub(crate) label: &'static str,
     pub(crate) mode: WakeMode,
-    state: Mutex<State<F>>,
-    meters: Meters,
+    state: Mutex<HubState<F>>,
+    metrics: HubMetrics,
     runtime: Handle,
-    /// Claims and releases under way. A claim starts its releases before it ends.
+    /// The claims and releases in flight. A claim starts its releases before it ends.
     calls: TaskTracker,
     started: Instant,
-    /// Rung when the driver's planned time has become too late.
+    /// Notified when the time for which the driver planned to wake has become too late.
     replan: Notify,
 }
 
-pub(crate) struct State<F: Face> {
-    pub(crate) core: Core<F>,
-    doors: HashMap<IntentionId, oneshot::Sender<End<F>>>,
-    published: Counters,
+pub(crate) struct HubState<F: Api> {
+    pub(crate) core: WakeCore<F>,
+    reply_channels: HashMap<WaiterId, oneshot::Sender<WaiterEnd<F>>>,
+    published: HubCounters,
     /// When the driver wakes.
-    planned: Option<Moment>,
+    planned: Option<HubTime>,
 }
 
-/// What one claim asks for.
-pub(crate) type Claims<F> = Vec<Claim<<F as Face>::Line, <F as Face>::Ask>>;
+/// The arguments of one claim.
+pub(crate) type LineClaims<F> = Vec<Claim<<F as Api>::Line, <F as Api>::Request>>;
 
-/// What is done after the lock is let go.
-struct Errands<F: Face> {
-    claims: Vec<(CallId, Claims<F>)>,
+/// The effects that are carried out after the lock is released.
+struct Effects<F: Api> {
+    claims: Vec<(CallId, LineClaims<F>)>,
     sweeps: Vec<Vec<F::Line>>,
-    answers: Vec<(LineId, oneshot::Sender<End<F>>, End<F>)>,
-    released: Vec<(LineId, F::Grant)>,
+    answers: Vec<(LineId, oneshot::Sender<WaiterEnd<F>>, WaiterEnd<F>)>,
+    released: Vec<(LineId, F::ClaimResult)>,
 }
 
-impl<F: Face> Inner<F> {
-    /// Brings the core up to the present, tells it something, and carries out what it asks for.
-    pub(crate) fn step<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> R {
-        self.step_counting(tell).1
+impl<F: Api> HubInner<F> {
+    /// Advances the core to the present, passes an input to it, and carries out the actions that it
+    /// requests.
+    pub(crate) fn step<R>(self: &Arc<Self>, input: impl FnOnce(&mut HubState<F>) -> R) -> R {
+        self.step_counting(input).1
     }
 
-    /// As [`Inner::step`]; counts the claims that were begun.
-    fn step_counting<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> (usize, R) {
-        let (told, errands) = {
+    /// Like [`HubInner::step`]; also returns the number of claims that were started.
+    fn step_counting<R>(self: &Arc<Self>, input: impl FnOnce(&mut HubState<F>) -> R) -> (usize, R) {
+        let (output, effects) = {
             let mut state = self.state.lock();
             let state = &mut *state;
-            // Read under the lock, so that time never runs backwards for the core.
+            // The clock is read under the lock, so that time never runs backwards for the core.
             state.core.advance(self.started.elapsed());
-            let told = tell(state);
-            let errands = self.errands(state);
-            self.meters.publish(&state.core, &mut state.published);
+            let output = input(state);
+            let effects = self.effects(state);
+            self.metrics.publish(&state.core, &mut state.published);
             let next = state.core.next_wakeup();
             if next.is_some_and(|next| state.planned.is_none_or(|planned| next < planned)) {
                 state.planned = next;
                 self.replan.notify_one();
             }
-            (told, errands)
+            (output, effects)
         };
-        let begun = errands.claims.len();
-        self.run(errands);
-        (begun, told)
+        let begun = effects.claims.len();
+        self.run(effects);
+        (begun, output)
     }
 
-    fn errands(&self, state: &mut State<F>) -> Errands<F> {
-        let mut errands = Errands {
+    fn effects(&self, state: &mut HubState<F>) -> Effects<F> {
+        let mut effects = Effects {
             claims: Vec::new(),
             sweeps: Vec::new(),
             answers: Vec::new(),
@@ -310,54 +319,55 @@ impl<F: Face> Inner<F> {
         };
         for action in state.core.take_actions() {
             match action {
-                Action::Claim { call, claims } => errands.claims.push((call, claims)),
-                Action::Sweep { lines } => errands.sweeps.push(lines),
-                Action::Release { line, grant } => errands.released.push((line, grant)),
-                Action::Observe(sample) => self.meters.observe(sample),
-                Action::Finish { intention, line, end } => {
-                    match (state.doors.remove(&intention), end) {
-                        (Some(door), end) => errands.answers.push((line, door, end)),
-                        (None, End::Granted(grant)) => errands.released.push((line, grant)),
+                Action::Claim { call, claims } => effects.claims.push((call, claims)),
+                Action::Sweep { lines } => effects.sweeps.push(lines),
+                Action::Release { line, result } => effects.released.push((line, result)),
+                Action::Observe(sample) => self.metrics.observe(sample),
+                Action::Finish { waiter, line, end } => {
+                    match (state.reply_channels.remove(&waiter), end) {
+                        (Some(reply), end) => effects.answers.push((line, reply, end)),
+                        (None, WaiterEnd::Claimed(result)) => effects.released.push((line, result)),
                         (None, _) => {}
                     }
                 }
                 Action::Degraded { reason } => {
-                    tracing::warn!(face = self.label, %reason, "degraded: polling for work");
+                    tracing::warn!(api = self.label, %reason, "degraded: polling for work");
                 }
                 Action::Recovered { after } => {
-                    // Without the time that it took: lines that are the same can be counted.
-                    tracing::info!(face = self.label, "no longer degraded: polling ended");
-                    tracing::debug!(face = self.label, ?after, "it was degraded for");
+                    // The message does not contain the duration, so that identical log lines can be
+                    // counted.
+                    tracing::info!(api = self.label, "no longer degraded: polling ended");
+                    tracing::debug!(api = self.label, ?after, "it was degraded for");
                 }
             }
         }
-        errands
+        effects
     }
 
-    fn run(self: &Arc<Self>, errands: Errands<F>) {
-        for (call, claims) in errands.claims {
+    fn run(self: &Arc<Self>, effects: Effects<F>) {
+        for (call, claims) in effects.claims {
             self.calls.spawn_on(claim(Arc::clone(self), call, claims), &self.runtime);
         }
-        for lines in errands.sweeps {
+        for lines in effects.sweeps {
             self.runtime.spawn(sweep(Arc::clone(self), lines));
         }
-        let mut released = errands.released;
-        for (line, door, end) in errands.answers {
-            if let Err(End::Granted(grant)) = door.send(end) {
-                released.push((line, grant));
+        let mut released = effects.released;
+        for (line, reply, end) in effects.answers {
+            if let Err(WaiterEnd::Claimed(result)) = reply.send(end) {
+                released.push((line, result));
             }
         }
         self.release(released);
     }
 
-    fn release(self: &Arc<Self>, released: Vec<(LineId, F::Grant)>) {
+    fn release(self: &Arc<Self>, released: Vec<(LineId, F::ClaimResult)>) {
         if released.is_empty() {
             return;
         }
         let inner = Arc::clone(self);
         let release = async move {
-            let (lines, grants): (Vec<_>, Vec<_>) = released.into_iter().unzip();
-            let hints = inner.face.release(grants).await;
+            let (lines, results): (Vec<_>, Vec<_>) = released.into_iter().unzip();
+            let hints = inner.api.release(results).await;
             inner.step(|state| {
                 state.core.released(&lines);
                 state.core.hint(&hints, HintSource::InProcess);
@@ -367,8 +377,8 @@ impl<F: Face> Inner<F> {
     }
 }
 
-/// Advances the core when its timers come, until the last handle is gone.
-async fn drive<F: Face>(inner: Arc<Inner<F>>, closed: CancellationToken) {
+/// Advances the core when its timers expire, until the last handle is dropped.
+async fn drive<F: Api>(inner: Arc<HubInner<F>>, closed: CancellationToken) {
     let driver = Driver(inner);
     let inner = &driver.0;
     loop {
@@ -390,10 +400,11 @@ async fn drive<F: Face>(inner: Arc<Inner<F>>, closed: CancellationToken) {
     }
 }
 
-/// Nobody is left waiting when the driver ends, be it because its runtime does.
-struct Driver<F: Face>(Arc<Inner<F>>);
+/// Drains the core when the driver ends, also if it ends because its runtime is shut down. No
+/// waiter is left without an answer.
+struct Driver<F: Api>(Arc<HubInner<F>>);
 
-impl<F: Face> Drop for Driver<F> {
+impl<F: Api> Drop for Driver<F> {
     fn drop(&mut self) {
         self.0.step(|state| state.core.drain());
     }

@@ -1,31 +1,31 @@
-//! Who waits for what, and how they are woken.
+//! Keeps track of the callers that wait for work, and wakes them when there may be some.
 //!
 //! # Where it sits
-//! A face (queue, later flow and hook) implements [`Face`] over its store and polls through
-//! [`Hub::take`]; commits and listeners feed [`Hub::hint`]. Nothing here knows SQL or HTTP.
+//! An API (queues, workflows, webhooks) implements [`Api`] over its store and polls through
+//! [`Hub::take`]; commits and listeners feed [`Hub::hint`]. Nothing here depends on SQL or HTTP.
 //!
 //! # Invariants
-//! * A hint carries no data: whoever it wakes claims again; the store is the only truth.
+//! * A hint carries no data. A waiter that it wakes claims again; the store is the only truth.
 //! * A hint is never lost between an empty claim and the wait that follows it.
 //! * Losing every hint costs latency, never work: the safety sweep finds what is due.
-//! * A waiter is served, told that there is nothing, or gone; what was claimed for one that has
-//!   gone is released.
+//! * Every waiter is served, is answered that there is nothing, or cancels its call. What was
+//!   claimed for a cancelled one is released.
 
+mod api;
 mod calls;
 mod config;
 mod core;
-mod face;
 mod hub;
-mod meters;
+mod hub_metrics;
 mod mode;
 mod poll;
 mod reservation;
 mod snapshot;
 
+pub use api::{Api, Claim, ClaimOutcome};
 pub use config::{AggressiveOn, ConfigError, LongPollConfig};
-pub use face::{Claim, Claimed, Face};
 pub use hub::{Hub, HubOptions};
 pub use mode::{PollGrouping, PollMode, WakeMode};
-pub use poll::{HintSource, Link, Patience, TakeError, Taken};
+pub use poll::{HintSource, Link, Patience, TakeError, TakeOutcome};
 pub use reservation::Reservation;
-pub use snapshot::{ClaimCounters, Counters, Degradation, HintCounters, Snapshot, WakeCounters};
+pub use snapshot::{ClaimCounters, Degradation, HintCounters, HubCounters, Snapshot, WakeCounters};

@@ -8,11 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::config::{ConfigError, millis};
 
-/// How waiters are woken. In configuration: `"poll"`, `"broadcast"`, `"compete"`, `"fused"`, or
-/// a table `{ poll = { interval_ms = 100, batch = 10, adaptive = false, grouping = "line" } }`.
+/// How waiters are woken. In the configuration it is `"poll"`, `"broadcast"`, `"compete"`,
+/// `"fused"`, or a table:
+/// `{ poll = { interval_ms = 100, batch = 10, adaptive = false, grouping = "line" } }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WakeMode {
-    /// Uses no hints: claims at a steady pace.
+    /// Ignores hints and claims at a steady pace.
     Poll(PollMode),
     /// Every waiter that a hint concerns claims for itself.
     Broadcast,
@@ -23,24 +24,25 @@ pub enum WakeMode {
     Fused,
 }
 
-/// Settings of [`WakeMode::Poll`].
+/// The settings of [`WakeMode::Poll`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PollMode {
-    /// Time between two claims of a line, or of a waiter (`grouping`). 100 ms.
+    /// The time between two claims of a line, or of a waiter (see `grouping`). The default is 100
+    /// ms.
     #[serde(rename = "interval_ms", with = "millis")]
     pub interval: Duration,
-    /// A grant of this many items counts as a full batch, even if the waiter could take more;
-    /// also what a face asks for if its caller named no number. 10.
+    /// A result of this many items counts as a full batch, even if the waiter could take more. It
+    /// is also the number of items that is requested if the caller named none. The default is 10.
     pub batch: u32,
     /// Whether the pace follows the load: half the interval after a full batch, growing to five
-    /// intervals while a line stays empty. False.
+    /// intervals while a line stays empty. The default is false.
     pub adaptive: bool,
-    /// Who claims. [`PollGrouping::Line`].
+    /// Whether lines or waiters claim. The default is [`PollGrouping::Line`].
     pub grouping: PollGrouping,
 }
 
-/// Who claims in [`WakeMode::Poll`].
+/// Whether lines or waiters claim in [`WakeMode::Poll`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PollGrouping {
@@ -63,7 +65,7 @@ impl Default for PollMode {
 }
 
 impl WakeMode {
-    /// The name of the mode, as in configuration and metrics.
+    /// Returns the name of the mode, as it is used in the configuration and in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Poll(_) => "poll",
@@ -73,12 +75,12 @@ impl WakeMode {
         }
     }
 
-    /// Whether hints wake anybody; without, neither a listener nor a sweep is of use.
+    /// Returns whether hints wake waiters. If not, neither a listener nor a sweep is of use.
     pub fn uses_hints(&self) -> bool {
         !matches!(self, Self::Poll(_))
     }
 
-    /// Whether one claim serves all waiters of a line.
+    /// Returns whether one claim serves all waiters of a line.
     pub(crate) fn claims_by_line(&self) -> bool {
         match self {
             Self::Fused => true,
@@ -87,7 +89,7 @@ impl WakeMode {
         }
     }
 
-    /// Says which setting cannot work, if one cannot.
+    /// Checks the settings; the error names the first invalid one.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Poll(poll) if poll.interval < Duration::from_millis(1) => {
@@ -127,14 +129,14 @@ impl FromStr for WakeMode {
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Wire {
+enum WakeModeWire {
     Name(String),
-    Table(Table),
+    Table(PollModeTable),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct PollModeTable {
     poll: PollMode,
 }
 
@@ -142,7 +144,7 @@ impl Serialize for WakeMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Poll(poll) if *poll != PollMode::default() => {
-                Wire::Table(Table { poll: *poll }).serialize(serializer)
+                WakeModeWire::Table(PollModeTable { poll: *poll }).serialize(serializer)
             }
             _ => serializer.serialize_str(self.name()),
         }
@@ -151,10 +153,10 @@ impl Serialize for WakeMode {
 
 impl<'de> Deserialize<'de> for WakeMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Wire::deserialize(deserializer) {
-            Ok(Wire::Name(name)) => name.parse().map_err(serde::de::Error::custom),
-            Ok(Wire::Table(table)) => Ok(Self::Poll(table.poll)),
-            // The decoder would say which of its own types did not fit.
+        match WakeModeWire::deserialize(deserializer) {
+            Ok(WakeModeWire::Name(name)) => name.parse().map_err(serde::de::Error::custom),
+            Ok(WakeModeWire::Table(table)) => Ok(Self::Poll(table.poll)),
+            // The decoder's own error would name the types of this module that did not match.
             Err(_) => Err(serde::de::Error::custom(unknown())),
         }
     }

@@ -1,4 +1,5 @@
-//! What callers of the hub say and hear: patience, outcomes, where hints come from, the link.
+//! The arguments and results of calls to the hub: patience, outcomes, the source of hints, and the
+//! state of the listener.
 
 use std::time::Duration;
 
@@ -7,30 +8,30 @@ use serde::Serialize;
 /// How long a poll is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Not at all: claim once and answer.
+    /// Do not wait: claim once and answer.
     Now,
-    /// Up to this long, capped by `max_wait_time`. Zero is [`Patience::Now`].
+    /// Wait up to this long, capped by `max_wait_time`. Zero is the same as [`Patience::Now`].
     Wait(Duration),
 }
 
-/// How a poll ended.
+/// The result of a poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken<G> {
-    /// It got something.
-    Granted(G),
-    /// There was nothing within its patience.
+pub enum TakeOutcome<C> {
+    /// The poll got something.
+    Claimed(C),
+    /// There was nothing within the poll's patience.
     Empty,
-    /// The hub is shutting down; ask another node.
+    /// The hub is shutting down; poll another node.
     Drained,
 }
 
-/// Why a poll failed.
+/// The reason why a poll failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError<E> {
-    /// As many polls wait as this node takes. Come back later.
+    /// As many polls are waiting as this node accepts. Try again later.
     #[error("too many polls are waiting on this node: try again later, or on another node")]
     TooMany {
-        /// How long to stay away.
+        /// The time to wait before the next attempt.
         retry_after: Duration,
     },
     /// The claim failed, and there was no time left to try again.
@@ -41,9 +42,9 @@ pub enum TakeError<E> {
 /// Where a hint comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HintSource {
-    /// A commit of this process.
+    /// A commit of this process, reported directly.
     InProcess,
-    /// Another process.
+    /// A hint that was sent by another process.
     Notify,
 }
 
@@ -51,16 +52,16 @@ pub enum HintSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Link {
-    /// They arrive. The hub assumes this until it is told otherwise.
+    /// Hints arrive. The hub assumes this until [`crate::Hub::link`] reports otherwise.
     Up,
-    /// They may be lost.
+    /// Hints may be lost.
     Down {
-        /// Why, in words for the log and for health.
+        /// The reason, in words, for the log and for health pages.
         reason: String,
     },
-    /// They are switched off, or cannot be had here.
+    /// Hints are switched off, or are not available here.
     Off {
-        /// Why, in words for the log and for health.
+        /// The reason, in words, for the log and for health pages.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A look at the hub, for health pages and tests.
+//! The state of a hub at one moment, for health pages and tests.
 
 use std::time::Duration;
 
@@ -8,105 +8,105 @@ use crate::config::millis;
 use crate::mode::WakeMode;
 use crate::poll::Link;
 
-/// The hub at one moment.
+/// The state of a hub at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Snapshot {
     /// How waiters are woken.
     pub mode: WakeMode,
-    /// Polls of consumers that are parked or being claimed for.
+    /// The number of polls of consumers that are parked or have a claim in flight.
     pub waiters: usize,
-    /// Lines that have such waiters.
+    /// The number of lines that have such waiters.
     pub lines: usize,
-    /// Lines without waiters whose state is still remembered.
+    /// The number of lines without waiters whose state is still remembered.
     pub lines_remembered: usize,
-    /// Claims under way.
+    /// The number of claims in flight.
     pub claims_in_flight: usize,
-    /// Claims that wait for one under way to end.
+    /// The number of claims that wait for one in flight to end.
     pub claims_queued: usize,
     /// Whether hints of other processes arrive.
     pub link: Link,
-    /// Set while the hub polls because hints or claims are in trouble.
+    /// Set while the hub polls because hints do not arrive or claims fail.
     pub degraded: Option<Degradation>,
-    /// Whether the hub has been told to drain.
+    /// Whether [`crate::Hub::drain`] was called.
     pub draining: bool,
     /// What has happened since the start.
-    pub counters: Counters,
+    pub counters: HubCounters,
 }
 
-/// Why the hub polls, and for how long it has.
+/// Why the hub polls, and for how long it has done so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Degradation {
-    /// What began it, in words.
+    /// What started it, in words.
     pub reason: String,
-    /// How long ago it began.
+    /// How long ago it started.
     #[serde(rename = "since_ms", with = "millis")]
     pub since: Duration,
 }
 
-/// Totals since the start.
+/// Totals since the start of the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Counters {
-    /// Hints taken in, by source.
+pub struct HubCounters {
+    /// The hints received, by source.
     pub hints: HintCounters,
-    /// Wakes, by reason: of a line in Fused mode, of single waiters in the others.
+    /// The wakes, by reason: of a line in Fused mode, of single waiters in the other modes.
     pub wakes: WakeCounters,
-    /// Claims made, by outcome.
+    /// The claims made, by outcome.
     pub claims: ClaimCounters,
-    /// Sweeps made.
+    /// The number of sweeps.
     pub sweeps: u64,
-    /// Lines that a sweep found due although no hint or timer had said so.
+    /// The number of lines that a sweep found due although no hint or timer had reported them.
     pub missed_hints: u64,
-    /// Polls that a write served in its own commit, without a claim.
-    pub born_leased: u64,
+    /// The number of polls that a write served in its own commit, without a claim.
+    pub leased_on_insert: u64,
 }
 
-/// Hints by source.
+/// The number of hints by source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct HintCounters {
-    /// From commits of this process.
+    /// Hints from commits of this process.
     pub in_process: u64,
-    /// From other processes.
+    /// Hints from other processes.
     pub notify: u64,
 }
 
-/// Wakes by reason.
+/// The number of wakes by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct WakeCounters {
-    /// A hint of another process.
+    /// Wakes by a hint of another process.
     pub notify: u64,
-    /// A hint of this process.
+    /// Wakes by a hint of this process.
     pub in_process: u64,
-    /// Something became due.
+    /// Wakes because something became due.
     pub timer: u64,
-    /// The safety sweep found something.
+    /// Wakes because the safety sweep found something.
     pub fallback: u64,
-    /// Hints may have been lost until now.
+    /// Wakes after a reconnect: hints may have been lost until then.
     pub reconnect: u64,
-    /// A hint went unanswered for too long.
+    /// Wakes because a hint was not answered within the delivery timeout.
     pub delivery_timeout: u64,
-    /// Polling because claims fail.
+    /// Wakes by polling, because claims fail.
     pub claim_error: u64,
-    /// Polling because hints do not arrive.
+    /// Wakes by polling, because hints do not arrive.
     pub listener_lost: u64,
-    /// The hub drained.
+    /// Polls that ended because the hub drained.
     pub shutdown: u64,
 }
 
-/// Claims by outcome.
+/// The number of claims by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ClaimCounters {
-    /// Somebody got something.
+    /// Claims in which at least one waiter got something.
     pub found: u64,
-    /// Nobody did.
+    /// Claims in which no waiter got anything.
     pub empty: u64,
-    /// Every request in it was wrong in itself.
+    /// Claims in which every request was refused as invalid.
     pub refused: u64,
-    /// The store call failed.
+    /// Claims whose store call failed.
     pub error: u64,
 }
 
 impl ClaimCounters {
-    /// All of them.
+    /// Returns the sum over all outcomes.
     pub fn total(&self) -> u64 {
         self.found + self.empty + self.refused + self.error
     }

@@ -1,5 +1,5 @@
-//! A loop that could run for years: every round begins with an empty history. This one ends after
-//! four rounds, so that the example does.
+//! A loop that could run for years, because every round begins with an empty history. This one ends
+//! after four rounds, so that the example ends.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
 
-/// What one round leaves to the next.
+/// The state that one round passes to the next.
 #[derive(Serialize, Deserialize)]
 struct Watch {
     round: u32,
@@ -16,7 +16,7 @@ struct Watch {
 }
 
 async fn measure(ctx: ActivityContext, round: u32) -> Result<u32, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok([17, 21, 19, 20][round as usize % 4])
 }
 

@@ -1,11 +1,11 @@
-//! Many steps at once, and one result of them all.
+//! Runs many activities at the same time, and combines their results.
 
 mod common;
 
 use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry, try_join_all};
 
 async fn count_words(ctx: ActivityContext, page: String) -> Result<usize, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok(page.split_whitespace().count())
 }
 

@@ -1,27 +1,27 @@
-//! One step after the other: what each returns goes into the next.
+//! Runs one activity after the other, passing the result of each to the next.
 
 mod common;
 
 use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
 
 async fn reserve(ctx: ActivityContext, order: u32) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
-    Ok(format!("seat {order}"))
+    common::log_attempt(&ctx)?;
+    Ok(format!("ticket {order}"))
 }
 
-async fn charge(ctx: ActivityContext, seat: String) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
-    Ok(format!("{seat}, paid"))
+async fn charge(ctx: ActivityContext, ticket: String) -> Result<String, common::BoxError> {
+    common::log_attempt(&ctx)?;
+    Ok(format!("{ticket}, paid"))
 }
 
 async fn confirm(ctx: ActivityContext, receipt: String) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok(format!("{receipt}, confirmed"))
 }
 
 async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowError> {
-    let seat = ctx.call(reserve, order).await?;
-    let receipt = ctx.call(charge, seat).attempts(3).await?;
+    let ticket = ctx.call(reserve, order).await?;
+    let receipt = ctx.call(charge, ticket).attempts(3).await?;
     ctx.call(confirm, receipt).await
 }
 

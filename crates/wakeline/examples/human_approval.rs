@@ -1,4 +1,5 @@
-//! A person decides. If the first one does not answer in time, another is asked.
+//! Waits for the decision of a person, and for that of another one if the first does not answer in
+//! time.
 
 mod common;
 
@@ -8,35 +9,36 @@ use wakeline::{
     ActivityContext, Client, ClientError, FlowError, OrchestrationContext, Registry, Status,
 };
 
-/// A day, outside of an example.
-const TEAM_LEAD_HAS: Duration = Duration::from_millis(300);
+/// The time for an answer. In a real program this would be a day.
+const TEAM_LEAD_TIMEOUT: Duration = Duration::from_millis(300);
 
 async fn pay_out(
     ctx: ActivityContext,
-    (euros, by): (u32, String),
+    approved: (u32, String),
 ) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
+    let (euros, by) = approved;
     Ok(format!("{euros} euros, approved by {by}"))
 }
 
 async fn expenses(ctx: OrchestrationContext, euros: u32) -> Result<String, FlowError> {
-    ctx.set_status("the team lead is asked");
-    let by = match ctx.timeout(TEAM_LEAD_HAS, ctx.event::<String>("team lead")).await {
+    ctx.set_status("waiting for the team lead");
+    let by = match ctx.timeout(TEAM_LEAD_TIMEOUT, ctx.event::<String>("team lead")).await {
         Some(name) => name?,
         None => {
-            ctx.set_status("the director is asked");
+            ctx.set_status("waiting for the director");
             ctx.event::<String>("director").await?
         }
     };
     ctx.call(pay_out, (euros, by)).await
 }
 
-/// The team lead is on holiday. The director sees the status, and answers.
+/// Acts as the director, who sees the status and answers. The team lead is on holiday.
 async fn director(client: Client, instance: String) -> Result<(), ClientError> {
     let mut seen = 0;
     loop {
         match client.wait_for_status(&instance, seen, Duration::from_secs(3600)).await? {
-            Status::Running(now) if now.status.as_deref() == Some("the director is asked") => {
+            Status::Running(now) if now.status.as_deref() == Some("waiting for the director") => {
                 return client.raise_event(&instance, "director", "the director").await;
             }
             Status::Running(now) => seen = now.status_version,

@@ -1,7 +1,7 @@
-//! A meter reports for longer than any process lives. More readings than a turn takes have come
-//! before anybody looks at them; they are billed in two executions, in a session, and every bill
-//! has a page that an orchestration of its own opens. Beside it runs an alarm: the one of an
-//! earlier run is terminated and deleted, and another one is started under its id.
+//! A meter whose instance runs for longer than any process. More readings than a turn takes arrive
+//! before the start; they are billed in two executions, in a session, and every bill has a page
+//! that another orchestration opens. An alarm runs beside it: the one of an earlier run is
+//! terminated and deleted, and another one is started under its id.
 
 mod common;
 
@@ -12,12 +12,12 @@ use wakeline::{
     ActivityContext, Client, ClientError, FlowError, Json, OrchestrationContext, Registry,
 };
 
-/// Readings that come before the start.
+/// The number of readings that arrive before the start.
 const READINGS: u32 = 1_200;
-/// Readings of one bill.
+/// The number of readings of one bill.
 const BILLED: u32 = READINGS / 2;
 
-/// What one execution leaves to the next.
+/// The state that one execution passes to the next.
 #[derive(Serialize, Deserialize)]
 struct Meter {
     read: u32,
@@ -25,7 +25,7 @@ struct Meter {
 }
 
 async fn bill(ctx: ActivityContext, sum: u32) -> Result<u32, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok(sum)
 }
 
@@ -60,7 +60,7 @@ async fn alarm(ctx: OrchestrationContext, rings: bool) -> Result<(), FlowError> 
     if rings { Ok(()) } else { ctx.event("never").await }
 }
 
-/// Whatever has become of the alarm in an earlier process, it ends with one that rings.
+/// Replaces the alarm of an earlier process, in whatever state it is, with one that rings.
 async fn ring(client: &Client, id: &str) -> Result<(), ClientError> {
     client.start(id, "alarm", &false).await?;
     client.terminate(id, "it belongs to an earlier run").await?;

@@ -1,12 +1,12 @@
-//! All or nothing, over systems that share no transaction: what was done is undone in reverse if a
-//! later step fails.
+//! All-or-nothing behaviour across systems without a common transaction: completed steps are undone
+//! in reverse order if a later one fails.
 
 mod common;
 
 use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
 
 async fn book(ctx: ActivityContext, what: String) -> Result<String, FlowError> {
-    common::note(&ctx).map_err(|error| FlowError::application(error.to_string()))?;
+    common::log_attempt(&ctx).map_err(|error| FlowError::application(error.to_string()))?;
     match what.as_str() {
         "car" => Err(FlowError::permanent("no car is left")),
         _ => Ok(format!("{what} booked")),
@@ -14,7 +14,7 @@ async fn book(ctx: ActivityContext, what: String) -> Result<String, FlowError> {
 }
 
 async fn cancel(ctx: ActivityContext, what: String) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok(format!("{what} cancelled"))
 }
 

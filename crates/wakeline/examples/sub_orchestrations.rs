@@ -1,4 +1,5 @@
-//! Orchestrations that start others and wait for them: an order is shipped by several warehouses.
+//! An orchestration that starts children and waits for them: an order is shipped by several
+//! warehouses.
 
 mod common;
 
@@ -9,7 +10,7 @@ use wakeline::{
 const SHIPMENT: Orchestration<String, String> = Orchestration::named("shipment");
 
 async fn pack(ctx: ActivityContext, warehouse: String) -> Result<String, common::BoxError> {
-    common::note(&ctx)?;
+    common::log_attempt(&ctx)?;
     Ok(format!("parcel from {warehouse}"))
 }
 

@@ -1,4 +1,4 @@
-//! A provider together with the store that it opened and the listener that feeds it.
+//! A provider together with its store and the listener that passes it the hints of other processes.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wakeline_core::{Capabilities, InstanceId, OwnerId};
+use wakeline_encryption::EncryptionKeys;
 use wakeline_flow::provider::{
     Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, Provider, ProviderAdmin,
     ProviderError, StoreProvider, StoreProviderOptions, WorkFilter,
 };
-use wakeline_flow::{Event, FlowError, WorkItem};
-use wakeline_seal::KeyRing as EncryptionKeys;
+use wakeline_flow::{Event, FlowError, FlowMessage};
 use wakeline_store::flow::{FlowBackend, InstanceState};
 use wakeline_store::{HintFeed, KeyedStore, StoreAdmin, StoreError};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
-/// A store that a provider can be made over.
+/// A store that a provider can be created over.
 pub trait StoreBackend: FlowBackend + HintFeed + StoreAdmin {}
 
 impl<S: FlowBackend + HintFeed + StoreAdmin> StoreBackend for S {}
 
-/// A provider over a store of its own. Cheap to clone: clones share the store, its connections and
-/// one listener, which ends with the last of them.
+/// A provider that owns its store. Cheap to clone: clones share the store, its connections and one
+/// listener, which ends when the last clone is dropped.
 pub struct Backed<S> {
     provider: StoreProvider,
     store: Arc<S>,
@@ -49,8 +49,8 @@ impl<S> Deref for Backed<S> {
 }
 
 impl<S: StoreBackend + 'static> Backed<S> {
-    /// A provider over a store that is open already: waits on it, and listens to other processes if
-    /// that is of use.
+    /// Creates a provider over a store that is already open. If long polling is enabled, it listens
+    /// to hints of other processes.
     pub fn over(store: S, long_poll: LongPollConfig) -> Result<Self, StoreError> {
         long_poll.validate().map_err(|error| StoreError::Invalid {
             field: error.field,
@@ -69,8 +69,8 @@ impl<S: StoreBackend + 'static> Backed<S> {
         Ok(Self { provider, store, listening: Arc::new(shutdown.drop_guard()) })
     }
 
-    /// The same provider with the keys of encrypted queues, which are those of the servers on the
-    /// store. Turns can push to these queues then. Call it before anything else, once.
+    /// Sets the keys of encrypted queues, so that turns can push to these queues. They must be the
+    /// keys that the servers on the same store use. Call it once, before anything else.
     pub fn with_encryption_keys(self, keys: EncryptionKeys) -> Self
     where
         S: KeyedStore,
@@ -79,7 +79,7 @@ impl<S: StoreBackend + 'static> Backed<S> {
         self
     }
 
-    /// The store, for what the provider has no words for.
+    /// The store, for calls that the provider does not offer.
     pub fn store(&self) -> &Arc<S> {
         &self.store
     }
@@ -154,7 +154,7 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
     async fn ack_work_item(
         &self,
         lock_token: &str,
-        completion: Option<WorkItem>,
+        completion: Option<FlowMessage>,
     ) -> Result<(), ProviderError> {
         self.provider.ack_work_item(lock_token, completion).await
     }
@@ -187,13 +187,13 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
 
     async fn enqueue_for_orchestrator(
         &self,
-        item: WorkItem,
+        item: FlowMessage,
         delay: Option<Duration>,
     ) -> Result<Enqueued, ProviderError> {
         self.provider.enqueue_for_orchestrator(item, delay).await
     }
 
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+    async fn enqueue_for_worker(&self, item: FlowMessage) -> Result<(), ProviderError> {
         self.provider.enqueue_for_worker(item).await
     }
 
@@ -232,7 +232,7 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
-        // With the listener, which ends with the last of all that need it.
+        // The new provider shares the listener, which ends with the last provider that needs it.
         let provider = self.provider.sibling(mode, long_poll);
         Some(Arc::new(Self { provider, ..self.clone() }))
     }

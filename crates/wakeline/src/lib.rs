@@ -28,8 +28,8 @@
 //! ```
 //!
 //! # Where it sits
-//! The facade: what a Rust program depends on. It names the concrete stores, so that nothing below
-//! has to.
+//! This is the facade that a Rust program depends on. It is the only library crate that depends on
+//! the concrete stores.
 
 mod backed;
 #[cfg(feature = "postgres")]
@@ -45,8 +45,8 @@ pub use postgres::PostgresProvider;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteProvider;
 pub use wakeline_core as core;
+pub use wakeline_encryption::EncryptionKeys;
 pub use wakeline_flow::*;
-pub use wakeline_seal::KeyRing as EncryptionKeys;
 pub use wakeline_store::StoreError;
 pub use wakeline_wake::{
     AggressiveOn, Link, LongPollConfig, PollGrouping, PollMode, Snapshot, WakeMode,

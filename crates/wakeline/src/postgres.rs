@@ -1,4 +1,4 @@
-//! Orchestrations on PostgreSQL.
+//! The provider that keeps orchestrations in PostgreSQL.
 
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::StoreError;
@@ -6,17 +6,17 @@ use wakeline_wake::LongPollConfig;
 
 use crate::backed::Backed;
 
-/// A provider on PostgreSQL. Everything lives in one schema, `wakeline` by default; it is brought
-/// up to date when connecting.
+/// A provider over PostgreSQL. All tables are in one schema, `wakeline` by default, which is
+/// migrated when connecting.
 pub type PostgresProvider = Backed<PostgresStore>;
 
 impl PostgresProvider {
-    /// Connects with the default settings.
+    /// Connects with the default options.
     pub async fn new(database_url: &str) -> Result<Self, StoreError> {
         Self::new_with_schema(database_url, None).await
     }
 
-    /// Connects to a schema of another name.
+    /// Connects to a schema with another name.
     pub async fn new_with_schema(
         database_url: &str,
         schema_name: Option<&str>,
@@ -24,7 +24,7 @@ impl PostgresProvider {
         Self::new_with_options(database_url, schema_name, LongPollConfig::default()).await
     }
 
-    /// Connects with settings of your own for how fetches wait.
+    /// Connects with options for how fetches wait.
     pub async fn new_with_options(
         database_url: &str,
         schema_name: Option<&str>,
@@ -37,7 +37,7 @@ impl PostgresProvider {
         Self::connect(options, long_poll).await
     }
 
-    /// Connects with all settings of the store.
+    /// Connects with all options of the store.
     pub async fn connect(
         options: PostgresOptions,
         long_poll: LongPollConfig,

@@ -12,7 +12,7 @@ pub(crate) struct Mention {
 
 /// What the link check wants to know of a document.
 #[derive(Debug, Default)]
-pub(crate) struct Document {
+pub(crate) struct MarkdownDocument {
     pub(crate) links: Vec<Mention>,
     /// Code spans, and the words of fenced blocks.
     pub(crate) code: Vec<Mention>,
@@ -28,7 +28,7 @@ struct Heading {
     line: usize,
 }
 
-impl Document {
+impl MarkdownDocument {
     pub(crate) fn parse(text: &str) -> Self {
         let mut document = Self { lines_len: text.lines().count(), ..Self::default() };
         let mut slugs: BTreeMap<String, usize> = BTreeMap::new();
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn sections_end_at_the_next_heading_of_their_level() {
-        let document = Document::parse("# A\n## B\n### C\nx\n## D\n");
+        let document = MarkdownDocument::parse("# A\n## B\n### C\nx\n## D\n");
         assert_eq!(document.section("B"), Some(2..5));
         assert_eq!(document.section("D"), Some(5..6));
         assert_eq!(document.section("E"), None);
@@ -163,20 +163,20 @@ mod tests {
 
     #[test]
     fn headings_inside_code_are_no_headings() {
-        let document = Document::parse("```sh\n# A\n```\n#hash\n");
+        let document = MarkdownDocument::parse("```sh\n# A\n```\n#hash\n");
         assert!(document.anchors.is_empty());
     }
 
     #[test]
     fn targets_may_hold_parentheses() {
-        let document = Document::parse("[x](a(b).md) [y](c.md)\n");
+        let document = MarkdownDocument::parse("[x](a(b).md) [y](c.md)\n");
         let targets: Vec<_> = document.links.iter().map(|link| link.target.as_str()).collect();
         assert_eq!(targets, ["a(b).md", "c.md"]);
     }
 
     #[test]
     fn code_spans_are_taken_whole() {
-        let document = Document::parse("`` a`b `` and `c`\n");
+        let document = MarkdownDocument::parse("`` a`b `` and `c`\n");
         let code: Vec<_> = document.code.iter().map(|code| code.target.as_str()).collect();
         assert_eq!(code, ["a`b", "c"]);
     }

@@ -10,7 +10,7 @@ const ANSWER_SECS_MAX: u64 = 40;
 
 /// Talks to a server on this machine.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Client {
+pub(crate) struct ReadmeClient {
     port: u16,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-impl Client {
+impl ReadmeClient {
     pub(crate) fn new(port: u16) -> Self {
         Self { port }
     }

@@ -7,10 +7,11 @@ use syn::visit::{self, Visit};
 use super::{Measure, Rule};
 use crate::source::Source;
 
-/// All sizes of a file; also those within the limits, so that stale exceptions can be told.
+/// All sizes of a file; also those within the limits, so that exceptions that are no longer needed
+/// are found.
 pub(crate) fn file(source: &Source) -> syn::Result<Vec<Measure>> {
     let syntax = syn::parse_file(&source.text)?;
-    let mut visitor = Visitor {
+    let mut visitor = SizeVisitor {
         path: &source.path,
         scope: Vec::new(),
         in_tests: is_test_file(&source.path),
@@ -20,7 +21,7 @@ pub(crate) fn file(source: &Source) -> syn::Result<Vec<Measure>> {
         measures: Vec::new(),
     };
     visitor.visit_file(&syntax);
-    let Visitor { test_lines, unwraps, mut measures, .. } = visitor;
+    let SizeVisitor { test_lines, unwraps, mut measures, .. } = visitor;
 
     let wide: Vec<usize> = source
         .text
@@ -46,7 +47,7 @@ fn is_test_file(path: &str) -> bool {
         || path.starts_with("crates/wakeline-testkit/")
 }
 
-struct Visitor<'a> {
+struct SizeVisitor<'a> {
     path: &'a str,
     /// Modules, types and functions around the current item.
     scope: Vec<String>,
@@ -58,7 +59,7 @@ struct Visitor<'a> {
     measures: Vec<Measure>,
 }
 
-impl Visitor<'_> {
+impl SizeVisitor<'_> {
     fn measure(&mut self, rule: Rule, span: Span, size: usize) {
         let item = format!("{}::{}", self.path, self.scope.join("::"));
         let place = format!("{}:{}", self.path, span.start().line);
@@ -93,8 +94,7 @@ impl Visitor<'_> {
     fn function(&mut self, attrs: &[syn::Attribute], sig: &syn::Signature, end: Span) {
         let start = sig.span().start().line;
         self.measure(Rule::Function, sig.span(), end.end().line - start + 1);
-        let params =
-            sig.inputs.iter().filter(|input| matches!(input, syn::FnArg::Typed(_))).count();
+        let params = sig.inputs.iter().map(parameters).sum();
         if !self.in_trait_impl {
             self.measure(Rule::Params, sig.span(), params);
         }
@@ -122,7 +122,7 @@ impl Visitor<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Visitor<'_> {
+impl<'ast> Visit<'ast> for SizeVisitor<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         self.gated(&item.attrs, item.span(), |this| {
             this.within(item.ident.to_string(), |this| visit::visit_item_mod(this, item));
@@ -191,6 +191,20 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
     }
 }
 
+/// How many parameters an argument stands for: none for `self`, the elements of a tuple for a
+/// tuple.
+fn parameters(argument: &syn::FnArg) -> usize {
+    let syn::FnArg::Typed(argument) = argument else { return 0 };
+    let mut ty = &*argument.ty;
+    while let syn::Type::Reference(reference) = ty {
+        ty = &reference.elem;
+    }
+    match ty {
+        syn::Type::Tuple(tuple) => tuple.elems.len().max(1),
+        _ => 1,
+    }
+}
+
 /// `#[cfg(test)]`, `#[cfg(all(test, ..))]` or `#[test]`.
 fn is_for_tests(attr: &syn::Attribute) -> bool {
     if attr.path().segments.last().is_some_and(|segment| segment.ident == "test") {
@@ -250,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_told_apart_by_type_and_trait() {
+    fn methods_are_distinguished_by_type_and_trait() {
         let text = "struct A;\nimpl A { fn f(&self) {} }\nimpl B for A { fn f(&self) {\n} }\n";
         assert_eq!(size("a.rs", text, Rule::Function, "A::f"), 1);
         assert_eq!(size("a.rs", text, Rule::Function, "B for A::f"), 2);
@@ -291,6 +305,12 @@ mod tests {
         let text = "impl A { fn f(&mut self, a: u8, b: u8) {} }\ntrait T { fn g(a: u8); }\n";
         assert_eq!(size("a.rs", text, Rule::Params, "A::f"), 2);
         assert_eq!(size("a.rs", text, Rule::Params, "T::g"), 1);
+    }
+
+    #[test]
+    fn a_tuple_counts_as_its_elements() {
+        let text = "fn f((a, b): (u8, u8), c: &(u8, u8, u8), d: (), e: [u8; 9]) {}\n";
+        assert_eq!(size("a.rs", text, Rule::Params, "f"), 7);
     }
 
     #[test]

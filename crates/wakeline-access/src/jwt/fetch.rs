@@ -1,4 +1,4 @@
-//! Fetches a key set: one bounded request, no redirects.
+//! Fetches a key set: one request with limits, without redirects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,67 +17,67 @@ use tokio_rustls::TlsConnector;
 use wakeline_core::error_chain;
 use wakeline_store::BoxError;
 
-use super::JwtMistake;
+use super::JwtError;
 
-/// Longest fetch, connecting included.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest key set.
+/// The maximum duration of a fetch, including the connection.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum size of a key set in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Where a URL leads.
-struct Place {
+/// The parsed URL of a key set.
+struct KeySetUrl {
     uri: Uri,
     host: String,
     port: u16,
     tls: bool,
 }
 
-fn place(url: &str) -> Result<Place, JwtMistake> {
+fn parse(url: &str) -> Result<KeySetUrl, JwtError> {
     let uri: Uri = url.parse().map_err(|_| {
-        JwtMistake("jwks_url is not a URL: write it like https://id.example.org/jwks.json")
+        JwtError("jwks_url is not a URL: write it like https://id.example.org/jwks.json")
     })?;
     let host =
-        uri.host().ok_or(JwtMistake("jwks_url names no host"))?.trim_matches(['[', ']']).to_owned();
+        uri.host().ok_or(JwtError("jwks_url names no host"))?.trim_matches(['[', ']']).to_owned();
     let tls = match uri.scheme_str() {
         Some("https") => true,
-        // Whoever can change what comes over the wire could sign tokens.
+        // Whoever can change the response could sign tokens.
         Some("http") if is_loopback(&host) => false,
         _ => {
-            return Err(JwtMistake(
+            return Err(JwtError(
                 "jwks_url must begin with https://; http:// is allowed on this machine only",
             ));
         }
     };
     let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    Ok(Place { uri, host, port, tls })
+    Ok(KeySetUrl { uri, host, port, tls })
 }
 
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
-/// Whether a URL can be fetched from at all.
-pub(super) fn check(url: &str) -> Result<(), JwtMistake> {
-    place(url).map(|_| ())
+/// Checks whether a URL can be fetched from.
+pub(super) fn check(url: &str) -> Result<(), JwtError> {
+    parse(url).map(|_| ())
 }
 
-/// What is there.
+/// Fetches the content of a URL.
 pub(super) async fn get(url: &str) -> Result<Bytes, BoxError> {
-    let place = place(url)?;
-    let got = timeout(PATIENCE, Box::pin(exchange(place))).await;
-    got.map_err(|_| format!("the server did not answer within {} s", PATIENCE.as_secs()))?
+    let url = parse(url)?;
+    let got = timeout(FETCH_TIMEOUT, Box::pin(exchange(url))).await;
+    got.map_err(|_| format!("the server did not answer within {} s", FETCH_TIMEOUT.as_secs()))?
 }
 
-async fn exchange(place: Place) -> Result<Bytes, BoxError> {
-    let reached = TcpStream::connect((place.host.as_str(), place.port)).await;
-    let stream = reached
-        .map_err(|error| format!("cannot connect to {}:{}: {error}", place.host, place.port))?;
-    if !place.tls {
-        return ask(stream, &place).await;
+async fn exchange(url: KeySetUrl) -> Result<Bytes, BoxError> {
+    let reached = TcpStream::connect((url.host.as_str(), url.port)).await;
+    let stream =
+        reached.map_err(|error| format!("cannot connect to {}:{}: {error}", url.host, url.port))?;
+    if !url.tls {
+        return send_request(stream, &url).await;
     }
-    let name = ServerName::try_from(place.host.clone())?;
+    let name = ServerName::try_from(url.host.clone())?;
     let secured = connector()?.connect(name, stream).await;
-    ask(secured.map_err(|error| format!("TLS failed: {error}"))?, &place).await
+    send_request(secured.map_err(|error| format!("TLS failed: {error}"))?, &url).await
 }
 
 fn connector() -> Result<TlsConnector, BoxError> {
@@ -90,7 +90,7 @@ fn connector() -> Result<TlsConnector, BoxError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-async fn ask<S>(stream: S, place: &Place) -> Result<Bytes, BoxError>
+async fn send_request<S>(stream: S, url: &KeySetUrl) -> Result<Bytes, BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -100,9 +100,9 @@ where
     let driver = tokio::spawn(connection);
     let answer = async {
         let mut request = Request::new(Empty::<Bytes>::new());
-        let path = place.uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = url.uri.path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = path.parse()?;
-        let authority = place.uri.authority().map_or(place.host.as_str(), |one| one.as_str());
+        let authority = url.uri.authority().map_or(url.host.as_str(), |one| one.as_str());
         let host = HeaderValue::try_from(authority)?;
         request.headers_mut().insert(HOST, host);
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -1,10 +1,11 @@
-//! The keys that tokens are verified with, and how a set of them is kept fresh.
+//! The keys with which tokens are verified, and how a set of them is refreshed.
 //!
 //! # Invariants
 //! * A set is fetched when a token needs it: the first time, when it is old, or when a token names
-//!   a key that it lacks; the last no more often than every [`AGAIN`], whatever tokens claim.
+//!   a key that is missing in it. In the last case it is fetched no more often than every
+//!   [`REFETCH_INTERVAL_MIN`], whatever tokens claim.
 //! * A fetch that fails leaves the set as it was.
-//! * Symmetric keys in a set are passed over: a set is public.
+//! * Symmetric keys in a set are ignored, because a set is public.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,34 +18,34 @@ use tokio::time::Instant;
 use wakeline_core::error_chain;
 use wakeline_store::BoxError;
 
-use super::{JwtKeys, JwtMistake, fetch};
+use super::{JwtError, JwtKeys, fetch};
 
-/// A set is fetched again when it is needed and this old.
-const OLD: Duration = Duration::from_secs(600);
-/// Shortest time between two fetches.
-const AGAIN: Duration = Duration::from_secs(30);
+/// The age at which a set is fetched again when it is needed.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// The minimum time between two fetches.
+const REFETCH_INTERVAL_MIN: Duration = Duration::from_secs(30);
 
 /// The keys of tokens.
 pub(super) struct KeySet {
     source: JwtKeys,
-    state: Mutex<State>,
+    state: Mutex<KeySetState>,
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct KeySetState {
     keys: Arc<Vec<NamedKey>>,
-    /// When a fetch was tried last.
-    tried: Option<Instant>,
+    /// When a fetch was last attempted.
+    tried_at: Option<Instant>,
     /// When the set was fetched.
-    fetched: Option<Instant>,
-    /// When the file that was read last had changed.
-    changed: Option<SystemTime>,
+    fetched_at: Option<Instant>,
+    /// The modification time of the file when it was last read.
+    file_changed_at: Option<SystemTime>,
 }
 
 struct NamedKey {
     id: Option<String>,
-    /// The only algorithm, if the set names one.
+    /// The only algorithm of the key, if the set names one.
     algorithm: Option<String>,
     key: DecodingKey,
 }
@@ -58,27 +59,27 @@ impl KeySet {
         };
         let named = |key| NamedKey { id: None, algorithm: None, key };
         let keys = Arc::new(keys.into_iter().map(named).collect());
-        let state = Mutex::new(State { keys, ..State::default() });
+        let state = Mutex::new(KeySetState { keys, ..KeySetState::default() });
         Self { source, state, fetching: tokio::sync::Mutex::default() }
     }
 
-    /// The key for a token.
+    /// Returns the key for a token.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
         match &self.source {
-            // There is one key, whatever the token calls it.
-            JwtKeys::Secret(_) | JwtKeys::Pem(_) => self.pick(None, algorithm),
+            // There is one key, whatever id the token names.
+            JwtKeys::Secret(_) | JwtKeys::Pem(_) => self.find_in_set(None, algorithm),
             JwtKeys::File(path) => {
                 self.read(path);
-                self.pick(id, algorithm)
+                self.find_in_set(id, algorithm)
             }
             JwtKeys::Url(url) => {
                 if self.is_old() {
                     self.fetch(url).await;
                 }
-                match self.pick(id, algorithm) {
+                match self.find_in_set(id, algorithm) {
                     None => {
                         self.fetch(url).await;
-                        self.pick(id, algorithm)
+                        self.find_in_set(id, algorithm)
                     }
                     found => found,
                 }
@@ -86,8 +87,8 @@ impl KeySet {
         }
     }
 
-    /// The key of a name, or the only one that fits.
-    fn pick(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+    /// Returns the key with this id, or the only one that fits.
+    fn find_in_set(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
         let keys = Arc::clone(&self.state.lock().keys);
         let name = format!("{algorithm:?}");
         let fits = |one: &&NamedKey| {
@@ -103,22 +104,22 @@ impl KeySet {
     }
 
     fn is_old(&self) -> bool {
-        self.state.lock().fetched.is_none_or(|at| at.elapsed() >= OLD)
+        self.state.lock().fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE)
     }
 
     async fn fetch(&self, url: &str) {
         let _one = self.fetching.lock().await;
         {
             let mut state = self.state.lock();
-            if state.tried.is_some_and(|at| at.elapsed() < AGAIN) {
+            if state.tried_at.is_some_and(|at| at.elapsed() < REFETCH_INTERVAL_MIN) {
                 return;
             }
-            state.tried = Some(Instant::now());
+            state.tried_at = Some(Instant::now());
         }
         match fetch::get(url).await.and_then(|body| parse(&body)) {
             Ok(keys) => {
                 let mut state = self.state.lock();
-                (state.keys, state.fetched) = (Arc::new(keys), Some(Instant::now()));
+                (state.keys, state.fetched_at) = (Arc::new(keys), Some(Instant::now()));
             }
             Err(error) => {
                 let error = error_chain(&*error);
@@ -131,23 +132,23 @@ impl KeySet {
         }
     }
 
-    /// Reads the file, if it has changed.
+    /// Reads the file if it has changed.
     fn read(&self, path: &Path) {
-        let changed = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let file_changed_at = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         let mut state = self.state.lock();
-        if changed.is_some() && changed == state.changed {
+        if file_changed_at.is_some() && file_changed_at == state.file_changed_at {
             return;
         }
         match std::fs::read(path).map_err(BoxError::from).and_then(|text| parse(&text)) {
-            Ok(keys) => (state.keys, state.changed) = (Arc::new(keys), changed),
+            Ok(keys) => (state.keys, state.file_changed_at) = (Arc::new(keys), file_changed_at),
             Err(error) => {
                 let error = error_chain(&*error);
                 tracing::warn!(
                     path = %path.display(), error,
                     "jwks_file: the key set could not be read; the keys known so far are used"
                 );
-                // Not again before it changes again.
-                state.changed = changed;
+                // The file is not read again before it changes again.
+                state.file_changed_at = file_changed_at;
             }
         }
     }
@@ -168,7 +169,7 @@ fn parse(text: &[u8]) -> Result<Vec<NamedKey>, BoxError> {
     Ok(set.keys.iter().filter_map(named).collect())
 }
 
-/// A key of a set that can verify tokens.
+/// Returns a key of a set if it can verify tokens.
 fn named(jwk: &Jwk) -> Option<NamedKey> {
     let common = &jwk.common;
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
@@ -185,13 +186,13 @@ fn named(jwk: &Jwk) -> Option<NamedKey> {
     })
 }
 
-/// A public key as PEM, of whichever kind it is.
-pub(super) fn from_pem(pem: &[u8]) -> Result<DecodingKey, JwtMistake> {
+/// Parses a public key in PEM format, of any supported kind.
+pub(super) fn from_pem(pem: &[u8]) -> Result<DecodingKey, JwtError> {
     DecodingKey::from_rsa_pem(pem)
         .or_else(|_| DecodingKey::from_ec_pem(pem))
         .or_else(|_| DecodingKey::from_ed_pem(pem))
         .map_err(|_| {
-            JwtMistake(
+            JwtError(
                 "jwt_public_key_file is not a PEM file with a public key of RSA, P-256 or Ed25519",
             )
         })

@@ -1,4 +1,4 @@
-//! The cryptography behind tokens: that of the rest of the product, for verifying only.
+//! The cryptography of tokens. It uses `ring`, as the rest of the product does, and only verifies.
 
 use std::sync::Once;
 
@@ -8,17 +8,17 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::{hmac, signature as signing};
 use signature::Verifier;
 
-/// A provider over `ring`. It signs nothing.
+/// A provider that uses `ring`. It signs nothing.
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Makes it the one of this process.
+/// Installs it as the provider of this process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
-    // Another one may be there already, in a program that has its own: it verifies the same.
+    // A program that embeds this may have installed its own provider, which verifies the same.
     ONCE.call_once(|| {
         let _ = PROVIDER.install_default();
     });

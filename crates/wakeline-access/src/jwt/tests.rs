@@ -1,4 +1,4 @@
-//! Tokens of every kind, and tokens that lie.
+//! Tokens of every kind, including forged ones.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -57,7 +57,7 @@ impl Signer {
         }
     }
 
-    /// As a key of a set.
+    /// Returns the key as an entry of a key set.
     fn jwk(&self, id: &str) -> Value {
         match self {
             Self::Hs(secret) => json!({"kty": "oct", "kid": id, "k": B64.encode(secret)}),
@@ -144,7 +144,7 @@ fn hs() -> (Signer, JwtOptions) {
 const PUBLIC: [JwtAlgorithm; 3] = [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa];
 
 #[tokio::test]
-async fn tokens_of_each_kind_say_who_they_are_of() {
+async fn tokens_of_each_kind_identify_their_subject() {
     let folder = tempfile::tempdir().expect("a folder");
     let signers = [Signer::rsa(), Signer::ec(), Signer::ed()];
     let ids = ["r", "e", "d"];
@@ -157,7 +157,7 @@ async fn tokens_of_each_kind_say_who_they_are_of() {
         assert_eq!((caller.actor(), caller.producer()), ("jwt:alice", Some("alice")));
         assert!(caller.scopes().allow(Realm::Queue, Verb::Read, "q"));
         assert!(!caller.scopes().allow(Realm::Queue, Verb::Push, "q"));
-        // The only key of its kind needs no name.
+        // If there is only one key of a kind, a token need not name it.
         assert!(jwt.verify(&signer.token(None, &claims())).await.is_ok(), "{id}");
         assert!(jwt.verify(&signer.token(Some("other"), &claims())).await.is_err(), "{id}");
         let mut forged = signer.token(Some(id), &claims());
@@ -184,13 +184,13 @@ async fn a_public_key_as_pem_verifies_tokens() {
     assert_eq!(pem.check(), Ok(()));
     let jwt = Jwt::new(pem);
     assert!(jwt.verify(&signer.token(None, &claims())).await.is_ok());
-    // The public key is no secret: whoever signs with it by HMAC is refused.
-    let lie = Signer::Hs(read("public.pem"));
-    assert!(jwt.verify(&lie.token(None, &claims())).await.is_err());
+    // The public key is no secret: a token signed with it by HMAC is refused.
+    let forged = Signer::Hs(read("public.pem"));
+    assert!(jwt.verify(&forged.token(None, &claims())).await.is_err());
     let both =
         options(&[JwtAlgorithm::Rs256, JwtAlgorithm::Hs256], JwtKeys::Pem(read("public.pem")));
     assert!(both.check().is_err());
-    assert!(Jwt::new(both).verify(&lie.token(None, &claims())).await.is_err());
+    assert!(Jwt::new(both).verify(&forged.token(None, &claims())).await.is_err());
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn a_set_has_no_secrets_and_a_changed_file_is_read_again() {
     assert!(jwt.verify(&first.token(Some("a"), &claims())).await.is_err());
 }
 
-/// Serves a key set over HTTP, and counts how often.
+/// Serves a key set over HTTP, and counts the requests.
 fn serve(answer: impl Fn(usize) -> String + Send + 'static) -> (String, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/keys", listener.local_addr().expect("bound"));
@@ -333,12 +333,12 @@ async fn a_set_is_fetched_when_needed_and_again_for_unknown_keys_but_not_often()
     let sets = [json!({"keys": [old.jwk("old")]}), json!({"keys": [new.jwk("new")]})];
     let (url, count) = serve(move |nth| fine(&sets[nth.min(1)]));
     let jwt = Jwt::new(options(&PUBLIC, JwtKeys::Url(url)));
-    assert_eq!(count.load(Ordering::SeqCst), 0, "nobody asked yet");
+    assert_eq!(count.load(Ordering::SeqCst), 0, "no token was verified yet");
     for _ in 0..3 {
         assert!(jwt.verify(&old.token(Some("old"), &claims())).await.is_ok());
     }
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    // A token of a key that nobody has leads to no storm.
+    // Tokens with an unknown key do not cause repeated fetches.
     for _ in 0..3 {
         assert!(jwt.verify(&new.token(Some("new"), &claims())).await.is_err());
     }

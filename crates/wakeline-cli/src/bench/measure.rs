@@ -1,13 +1,13 @@
-//! One way of waiting, measured on some nodes of this process.
+//! Measures one way of waiting, on nodes that run in this process.
 //!
 //! # Where it sits
-//! A dispatcher of the designs waits on two queues; here it is a parked pop on each of two queues,
-//! so that their formulas hold as they stand.
+//! In the designs a dispatcher waits on two queues. Here it is a parked pop on each of two queues,
+//! so that the formulas of the designs apply unchanged.
 //!
 //! # Invariants
-//! * A message is pushed when all dispatchers are parked, and the next one when they are again:
-//!   what is counted belongs to one message.
-//! * Every wait has an end.
+//! * A message is pushed only while all dispatchers are parked, and the next one when they are
+//!   parked again, so that everything that is counted belongs to one message.
+//! * Every wait has a timeout.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,63 +21,66 @@ use wakeline_core::{
     GroupName, MessageId, PartitionName, QueueLine, QueueName, Selector, Subscription,
     TransactionId,
 };
-use wakeline_queue::{Pop, Popped, QueueService, QueueServiceOptions};
+use wakeline_queue::{PopCommand, PopOutcome, QueueService, QueueServiceOptions};
 use wakeline_store::{PushItem, Store};
 use wakeline_wake::{AggressiveOn, LongPollConfig, Snapshot, WakeMode};
 
-use super::place::Place;
-use super::ways::{Shape, Way};
+use super::temporary_store::TemporaryStore;
+use super::ways::{ClusterShape, Way};
 
-/// The queues that stand for those of turns and of activities.
+/// The queues that represent the queue of turns and the queue of activities.
 const QUEUES: [&str; 2] = ["turns", "activities"];
-/// The longest time for anything that should take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a benchmark: no dispatcher comes back because its time is over.
+/// Timeout of every step, each of which should take milliseconds.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// A wait that is longer than any benchmark, so that no pop returns because it timed out.
 const LONG: Duration = Duration::from_secs(86_400);
-/// Time for what a message sets off to come to rest.
+/// The nodes are at rest if they made no claim for this long.
 const REST: Duration = Duration::from_millis(20);
+/// How often the nodes are checked before a measurement continues although they still claim.
 const RESTS_MAX: usize = 25;
-/// Nodes in one process on a busy machine answer hints late. That is to be seen in the latencies,
-/// and must not make them poll.
+/// Nodes in one process on a busy machine react to hints late. That should show in the latencies,
+/// and must not make the nodes poll.
 const LATE: Duration = Duration::from_secs(2);
-/// The minute of polling that a wake starts must not end while it is watched.
+/// The longest idle measurement of an aggressive node: the minute of polling that a wake starts
+/// must not end meanwhile.
 const AGGRESSIVE_MAX: Duration = Duration::from_secs(50);
-/// Empty claims come 1, 3, 7 and 12 intervals after the last message, and every five of them from
-/// then on: the pace has become slow after seven.
+/// Adaptive polling makes empty claims 1, 3, 7 and 12 intervals after the last message, and every
+/// five intervals from then on. It has slowed down after seven.
 const SLOW_AFTER: u32 = 7;
 
-/// How much each way is measured.
+/// How long and with how many messages each way is measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
-    /// Messages, one at a time; half of it in ways that poll.
+pub(super) struct BenchPlan {
+    /// Messages, one at a time; ways that poll get half of them.
     pub(super) pushes: u32,
-    /// Idle time.
+    /// How long the nodes are left idle.
     pub(super) idle: Duration,
 }
 
-/// What was measured of one way on so many nodes.
+/// The measurement of one way, for one number of nodes and dispatchers.
 pub(super) struct Measured {
     pub(super) way: Way,
-    pub(super) shape: Shape,
-    /// If it was left idle.
+    pub(super) shape: ClusterShape,
+    /// `None` if no idle time was configured.
     pub(super) idle: Option<Idle>,
-    /// Claims of all messages; of ways that go by the clock, those until each was received.
+    /// Claims that all messages caused. Ways that poll claim all the time: for them, the claims
+    /// until each message was received.
     claims: u64,
-    /// Statements of a message, with its push; not of ways that go by the clock.
+    /// Statements for one message, including its push. `None` for ways that poll.
     pub(super) statements_per_event: Option<f64>,
-    /// From the commit of each message to its dispatcher, in microseconds and in order.
+    /// Time from the commit of each message until a dispatcher has it, in microseconds, sorted.
     pub(super) pick_ups: Vec<u64>,
-    /// Why a node polled at the end although its mode does not.
+    /// Why a node was polling at the end although its mode does not poll.
     pub(super) degraded: Option<String>,
 }
 
-/// What happened while nothing did.
+/// What the nodes did while there were no messages, per second.
 pub(super) struct Idle {
-    /// Claims and safety sweeps a second.
+    /// Claims and safety sweeps.
     pub(super) calls: f64,
-    /// Statements a second, if the database counts them.
+    /// Statements, if the database counts them.
     pub(super) statements: Option<f64>,
-    /// Milliseconds of this process's processor time a second for each node.
+    /// Processor time of this process for each node, in milliseconds.
     pub(super) processor_ms: f64,
 }
 
@@ -86,72 +89,83 @@ impl Measured {
         self.claims as f64 / self.pick_ups.len().max(1) as f64
     }
 
-    /// A quantile of the pick-up latencies.
+    /// A quantile of the pick-up latencies, in microseconds.
     pub(super) fn quantile(&self, quantile: f64) -> u64 {
-        let place = (self.pick_ups.len() as f64 * quantile) as usize;
+        let index = (self.pick_ups.len() as f64 * quantile) as usize;
         let last = self.pick_ups.len().saturating_sub(1);
-        self.pick_ups.get(place.min(last)).copied().unwrap_or(0)
+        self.pick_ups.get(index.min(last)).copied().unwrap_or(0)
     }
 }
 
-/// Measures one way.
+/// Starts the nodes, measures one way and stops them.
 pub(super) async fn way(
-    place: &Place,
-    (way, shape): (Way, Shape),
-    plan: Plan,
+    temporary: &TemporaryStore,
+    way: Way,
+    shape: ClusterShape,
+    plan: BenchPlan,
 ) -> anyhow::Result<Measured> {
-    let stage = Stage::start(place, way, shape).await?;
-    let measured = stage.measure(place, plan).await;
-    stage.stop().await;
+    let cluster = BenchCluster::start(temporary, way, shape).await?;
+    let measured = cluster.measure(temporary, plan).await;
+    cluster.stop().await;
     measured
 }
 
-/// Nodes whose dispatchers wait in one way, and one that pushes, on which nobody waits.
-struct Stage {
+/// Nodes whose dispatchers wait, and one that only pushes.
+struct BenchCluster {
     way: Way,
-    shape: Shape,
-    waiting: Vec<Node>,
-    pushing: Node,
+    shape: ClusterShape,
+    waiting: Vec<BenchNode>,
+    pushing: BenchNode,
 }
 
-impl Stage {
-    async fn start(place: &Place, way: Way, shape: Shape) -> anyhow::Result<Self> {
-        let pushing = Node::start(place, WakeMode::Fused, LongPollConfig::default()).await?;
+impl BenchCluster {
+    async fn start(
+        temporary: &TemporaryStore,
+        way: Way,
+        shape: ClusterShape,
+    ) -> anyhow::Result<Self> {
+        let pushing =
+            BenchNode::start(temporary, WakeMode::Fused, LongPollConfig::default()).await?;
         let long_poll = LongPollConfig {
             max_wait_time: LONG,
             notify_delivery_timeout: LATE,
-            intentions_max: shape.dispatchers * QUEUES.len(),
-            aggressive_on: match way.aggressive {
-                true => AggressiveOn::AnyWake,
-                false => AggressiveOn::Degraded,
+            waiters_max: shape.dispatchers * QUEUES.len(),
+            aggressive_on: if way.aggressive {
+                AggressiveOn::AnyWake
+            } else {
+                AggressiveOn::Degraded
             },
             ..LongPollConfig::default()
         };
         let mut waiting = Vec::new();
         for _ in 0..shape.nodes {
-            waiting.push(Node::start(place, way.mode, long_poll.clone()).await?);
+            waiting.push(BenchNode::start(temporary, way.mode, long_poll.clone()).await?);
         }
         Ok(Self { way, shape, waiting, pushing })
     }
 
-    async fn measure(&self, place: &Place, plan: Plan) -> anyhow::Result<Measured> {
+    async fn measure(
+        &self,
+        temporary: &TemporaryStore,
+        plan: BenchPlan,
+    ) -> anyhow::Result<Measured> {
         let mut dispatchers = Dispatchers::park(self).await?;
-        // The first message makes the queue, shows that hints arrive, and in the aggressive way
-        // starts the polling that is to be seen.
+        // The first message creates the queue, shows that hints arrive, and with the aggressive
+        // way starts the polling that is to be measured.
         dispatchers.one(self).await?;
-        let idle = self.idle(place, plan.idle).await;
+        let idle = self.idle(temporary, plan.idle).await;
         let polls = !self.way.mode.uses_hints();
         let pushes = if polls { plan.pushes.div_ceil(2) } else { plan.pushes };
-        let before = place.statements().await;
+        let before = temporary.statements().await;
         let (mut claims, mut pick_ups) = (0, Vec::new());
         for push in 0..pushes {
-            self.some_moment(push).await;
+            self.wait_within_interval(push).await;
             let (claimed, pick_up) = dispatchers.one(self).await?;
             claims += claimed;
             pick_ups.push(u64::try_from(pick_up.as_micros()).unwrap_or(u64::MAX));
         }
-        let statements = difference(before, place.statements().await);
-        let statements = statements.filter(|_| !self.way.is_by_the_clock());
+        let statements = difference(before, temporary.statements().await);
+        let statements = statements.filter(|_| !self.way.claims_regularly());
         pick_ups.sort_unstable();
         let degraded = self.snapshots().find_map(|node| node.degraded);
         let degraded = degraded.filter(|_| !self.way.aggressive).map(|degraded| degraded.reason);
@@ -166,8 +180,8 @@ impl Stage {
         })
     }
 
-    /// What happens while nothing does.
-    async fn idle(&self, place: &Place, window: Duration) -> Option<Idle> {
+    /// Measures the nodes while there are no messages.
+    async fn idle(&self, temporary: &TemporaryStore, window: Duration) -> Option<Idle> {
         if window.is_zero() {
             return None;
         }
@@ -180,13 +194,13 @@ impl Stage {
             let counters = self.snapshots().map(|node| node.counters);
             counters.map(|counters| counters.claims.total() + counters.sweeps).sum()
         };
-        let statements = place.statements().await;
+        let statements = temporary.statements().await;
         let (before, processor, began) = (calls(), processor_time(), Instant::now());
         let window = if self.way.aggressive { window.min(AGGRESSIVE_MAX) } else { window };
         tokio::time::sleep(window).await;
         let (calls, processor) = (calls() - before, processor_time().saturating_sub(processor));
         let seconds = began.elapsed().as_secs_f64();
-        let statements = difference(statements, place.statements().await);
+        let statements = difference(statements, temporary.statements().await);
         let nodes = self.waiting.len().max(1) as f64;
         Some(Idle {
             calls: calls as f64 / seconds,
@@ -195,12 +209,12 @@ impl Stage {
         })
     }
 
-    /// Ways that poll: waits for some moment of an interval, after so long a quiet time that a pace
-    /// that adapts has become slow.
-    async fn some_moment(&self, push: u32) {
+    /// For ways that poll, waits for an arbitrary point within a polling interval. Adaptive polling
+    /// gets time to slow down first.
+    async fn wait_within_interval(&self, push: u32) {
         let WakeMode::Poll(poll) = self.way.mode else { return };
         let (least, intervals) = if poll.adaptive { (SLOW_AFTER, 5) } else { (0, 1) };
-        // Evenly spread, in an order without a rhythm.
+        // Steps of the golden ratio are evenly spread and do not follow the polling interval.
         let part = (f64::from(push) * 0.618_034).fract();
         tokio::time::sleep(poll.interval * least + (poll.interval * intervals).mul_f64(part)).await;
     }
@@ -213,9 +227,10 @@ impl Stage {
         self.snapshots().map(|node| node.counters.claims.total()).sum()
     }
 
-    /// Waits until nothing is claimed any more, unless it is by the clock; not for ever.
+    /// Waits until no node claims any more, for a limited time. Ways that poll always claim, so
+    /// that it returns at once for them.
     async fn at_rest(&self) {
-        if self.way.is_by_the_clock() {
+        if self.way.claims_regularly() {
             return;
         }
         for _ in 0..RESTS_MAX {
@@ -228,13 +243,13 @@ impl Stage {
         }
     }
 
-    /// Waits until all are parked.
+    /// Waits until all dispatchers are parked.
     async fn parked(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         let all = self.shape.dispatchers * QUEUES.len();
         while self.snapshots().any(|node| node.waiters < all) {
-            if began.elapsed() > PATIENCE {
-                bail!("the dispatchers are not parked after {} s", PATIENCE.as_secs());
+            if began.elapsed() > STEP_TIMEOUT {
+                bail!("the dispatchers are not parked after {} s", STEP_TIMEOUT.as_secs());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -249,33 +264,33 @@ impl Stage {
     }
 }
 
-/// How many came between two counts.
+/// The difference of two counts, if both are known.
 fn difference(before: Option<u64>, after: Option<u64>) -> Option<f64> {
     Some(after?.saturating_sub(before?) as f64)
 }
 
-/// The processor time of this process, in which all nodes are.
+/// The processor time of this process, which all nodes run in.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// A queue service over a store that was opened for it, which hears of the other ones.
-struct Node {
+/// A queue service on a store of its own, which receives the hints of the other nodes.
+struct BenchNode {
     store: Arc<dyn Store>,
     service: QueueService,
     listening: CancellationToken,
 }
 
-impl Node {
+impl BenchNode {
     async fn start(
-        place: &Place,
+        temporary: &TemporaryStore,
         mode: WakeMode,
         long_poll: LongPollConfig,
     ) -> anyhow::Result<Self> {
-        let store = place.open().await?;
-        let options = QueueServiceOptions { mode, long_poll, figures_kept: None };
+        let store = temporary.open().await?;
+        let options = QueueServiceOptions { mode, long_poll, statistics_kept: None };
         let service = QueueService::start(Arc::clone(&store), options);
         let listening = CancellationToken::new();
         let (listener, stop) = (service.clone(), listening.clone());
@@ -299,7 +314,7 @@ impl Node {
 
     async fn stop(self) {
         self.service.drain();
-        let _ = tokio::time::timeout(PATIENCE, self.service.settled()).await;
+        let _ = tokio::time::timeout(STEP_TIMEOUT, self.service.settled()).await;
         self.listening.cancel();
         self.store.close().await;
     }
@@ -309,8 +324,8 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("a valid name")
 }
 
-fn pop(name: &str) -> Pop {
-    Pop {
+fn pop(name: &str) -> PopCommand {
+    PopCommand {
         line: QueueLine { selector: Selector::Queue(queue(name)), group: GroupName::queue_mode() },
         subscription: Subscription::All,
         batch_len_max: 1,
@@ -322,62 +337,65 @@ fn pop(name: &str) -> Pop {
     }
 }
 
-/// Those who wait: until they get something, and then until they may go on.
+/// Tasks that pop in a loop. Each reports when it got a message, and waits for `go_on` before it
+/// pops again.
 struct Dispatchers {
     tasks: JoinSet<anyhow::Result<()>>,
-    had: mpsc::UnboundedReceiver<Instant>,
+    received: mpsc::UnboundedReceiver<Instant>,
     go_on: Arc<Notify>,
 }
 
 impl Dispatchers {
-    async fn park(stage: &Stage) -> anyhow::Result<Self> {
-        let (having, had) = mpsc::unbounded_channel();
+    async fn park(cluster: &BenchCluster) -> anyhow::Result<Self> {
+        let (report, received) = mpsc::unbounded_channel();
         let (mut tasks, go_on) = (JoinSet::new(), Arc::new(Notify::new()));
-        for node in &stage.waiting {
-            for index in 0..stage.shape.dispatchers * QUEUES.len() {
+        for node in &cluster.waiting {
+            for index in 0..cluster.shape.dispatchers * QUEUES.len() {
                 let pop = pop(QUEUES[index % QUEUES.len()]);
-                let (service, having) = (node.service.clone(), having.clone());
-                tasks.spawn(dispatch(service, pop, (having, Arc::clone(&go_on))));
+                let (service, report) = (node.service.clone(), report.clone());
+                tasks.spawn(dispatch(service, pop, report, Arc::clone(&go_on)));
             }
         }
-        stage.parked().await?;
-        Ok(Self { tasks, had, go_on })
+        cluster.parked().await?;
+        Ok(Self { tasks, received, go_on })
     }
 
-    /// Pushes one message, and waits until it was received and all are parked again. Returns what
-    /// it took in claims, and how soon it was received.
-    async fn one(&mut self, stage: &Stage) -> anyhow::Result<(u64, Duration)> {
-        let before = stage.claims();
-        stage.pushing.push().await?;
+    /// Pushes one message, and waits until it was received and all dispatchers are parked again.
+    /// Returns the number of claims, and the time until the message was received.
+    async fn one(&mut self, cluster: &BenchCluster) -> anyhow::Result<(u64, Duration)> {
+        let before = cluster.claims();
+        cluster.pushing.push().await?;
         let pushed = Instant::now();
-        let had = tokio::select! {
-            had = self.had.recv() => had.context("no dispatcher is left")?,
+        let received = tokio::select! {
+            received = self.received.recv() => received.context("no dispatcher is left")?,
             ended = self.tasks.join_next() => {
                 ended.context("no dispatcher is left")???;
                 bail!("a dispatcher ended");
             }
-            () = tokio::time::sleep(PATIENCE) => {
-                bail!("a message was not picked up in {} s", PATIENCE.as_secs())
+            () = tokio::time::sleep(STEP_TIMEOUT) => {
+                bail!("a message was not picked up in {} s", STEP_TIMEOUT.as_secs())
             }
         };
-        stage.at_rest().await;
-        let claims = stage.claims() - before;
+        cluster.at_rest().await;
+        let claims = cluster.claims() - before;
         self.go_on.notify_one();
-        stage.parked().await?;
-        Ok((claims, had.saturating_duration_since(pushed)))
+        cluster.parked().await?;
+        Ok((claims, received.saturating_duration_since(pushed)))
     }
 }
 
+/// Pops in a loop until the node drains, and reports each message that it receives.
 async fn dispatch(
     service: QueueService,
-    pop: Pop,
-    (having, go_on): (mpsc::UnboundedSender<Instant>, Arc<Notify>),
+    pop: PopCommand,
+    report: mpsc::UnboundedSender<Instant>,
+    go_on: Arc<Notify>,
 ) -> anyhow::Result<()> {
     loop {
         match service.pop(pop.clone()).await? {
-            Popped::Granted(_) if having.send(Instant::now()).is_ok() => go_on.notified().await,
-            Popped::Empty | Popped::Paused => (),
-            Popped::Granted(_) | Popped::Drained => return Ok(()),
+            PopOutcome::Claimed(_) if report.send(Instant::now()).is_ok() => go_on.notified().await,
+            PopOutcome::Empty | PopOutcome::Paused => (),
+            PopOutcome::Claimed(_) | PopOutcome::Drained => return Ok(()),
         }
     }
 }

@@ -1,18 +1,17 @@
-//! `wakeline bench wake`: what each way of waiting costs and how soon it learns of messages, beside
-//! what the designs predict that it is from, on the machine and the database of the user.
+//! `wakeline bench wake` measures, on the user's machine and database, what each way of waiting
+//! costs and how soon it picks up messages, and prints the predictions of the designs beside it.
 //!
 //! # Where it sits
-//! Runs queue services in this process, as so many nodes would: dispatchers wait on all but one of
-//! them, and messages are pushed to that one. It needs no server and no rights beyond those of a
-//! server.
+//! Runs one queue service for each node in this process. Dispatchers wait on all of them but one,
+//! which the messages are pushed to. It needs neither a server nor more privileges than a server.
 //!
 //! # Invariants
-//! * Nothing is read from or written to an existing store: see [`place`].
-//! * Claims and sweeps are counted by the services themselves, statements by PostgreSQL where it
-//!   does.
+//! * Nothing is read from or written to an existing store: see [`temporary_store`].
+//! * Claims and sweeps are counted by the services themselves, statements by PostgreSQL if it has
+//!   the extension pg_stat_statements.
 
 mod measure;
-mod place;
+mod temporary_store;
 mod ways;
 
 use std::process::ExitCode;
@@ -24,114 +23,116 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
-use self::measure::{Measured, Plan};
-use self::place::Place;
-use self::ways::{Shape, WAYS};
-use crate::access::{Common, print};
-use crate::complain;
-use crate::config::ConfigMistake;
+use self::measure::{BenchPlan, Measured};
+use self::temporary_store::TemporaryStore;
+use self::ways::{ClusterShape, WAYS};
+use crate::access::{StoreCommandArgs, print};
+use crate::config::UsageError;
+use crate::print_error;
 
-/// What to measure.
+/// Subcommands of `wakeline bench`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Idle claims, claims of a message and pick-up latency of each way of waiting
+    /// Measure idle claims, claims per message and pick-up latency of each way of waiting
     ///
-    /// Where PostgreSQL has the extension pg_stat_statements, also the statements of both (STMT/S,
-    /// STMTS); and the processor time of this process while idle, in milliseconds for each node and
-    /// second (CPU MS/S).
+    /// The table also has the processor time of this process while idle, in milliseconds per second
+    /// and node (CPU MS/S), and, if PostgreSQL has the extension pg_stat_statements, the number of
+    /// statements while idle (STMT/S) and per message (STMTS).
     ///
-    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints what
-    /// the designs predict that they are from beside it. That takes about three minutes; with
+    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints the
+    /// predictions of the designs beside the results. That takes about three minutes; with
     /// `--dispatchers 4,8` six, with `--nodes 1` one.
     ///
-    /// Works in a schema of its own on the PostgreSQL of --store (the role must be able to create
-    /// schemas), or in a folder of its own beside the SQLite file, and removes it at the end. An
-    /// existing store is neither read nor changed, but servers on the same machine are slowed
-    /// down meanwhile.
+    /// Works in a temporary schema on the PostgreSQL server of --store (the role must be able to
+    /// create schemas), or in a temporary folder beside the SQLite file, and removes it at the end.
+    /// An existing store is neither read nor changed, but servers on the same machine are slowed
+    /// down while the benchmark runs.
     Wake(WakeArgs),
 }
 
+/// Arguments of `wakeline bench wake`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WakeArgs {
     /// Only ways of this mode: fused, compete, broadcast or poll; can be repeated [default: all]
     #[arg(long = "mode", value_name = "MODE")]
     modes: Vec<WakeMode>,
-    /// Numbers of nodes that wait, in one list; each takes up to six connections of PostgreSQL
+    /// Numbers of waiting nodes, as a list; each node uses up to six connections to PostgreSQL
     #[arg(long, value_delimiter = ',', default_value = "1,3,10", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     nodes: Vec<u32>,
-    /// Numbers of dispatchers of each node, in one list: each waits on two queues
+    /// Numbers of dispatchers per node, as a list; each dispatcher waits on two queues
     #[arg(long, value_delimiter = ',', default_value = "4", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     dispatchers: Vec<u32>,
-    /// Messages that each way is measured with, one at a time; half of it in ways that poll
+    /// Messages per way of waiting, pushed one at a time; ways that poll get half of them
     #[arg(long, default_value = "10", value_name = "COUNT",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pushes: u32,
-    /// Seconds for which each way is left idle
+    /// Seconds for which each way is measured while idle
     #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     idle_seconds: f64,
     #[command(flatten)]
-    common: Common,
+    common: StoreCommandArgs,
 }
 
 impl WakeArgs {
-    fn plan(&self) -> Result<Plan, ConfigMistake> {
+    fn plan(&self) -> Result<BenchPlan, UsageError> {
         let wrong = || {
             let text = format!("--idle-seconds must be from 0 to 3600, not {}", self.idle_seconds);
-            ConfigMistake(text)
+            UsageError(text)
         };
         let idle = Duration::try_from_secs_f64(self.idle_seconds).map_err(|_| wrong())?;
         if idle > Duration::from_secs(3600) {
             return Err(wrong());
         }
-        Ok(Plan { pushes: self.pushes, idle })
+        Ok(BenchPlan { pushes: self.pushes, idle })
     }
 
-    fn shapes(&self) -> impl Iterator<Item = Shape> {
+    fn shapes(&self) -> impl Iterator<Item = ClusterShape> {
         let shape = |nodes| {
-            let of = move |dispatchers: &u32| Shape { nodes, dispatchers: *dispatchers as usize };
+            let of =
+                move |dispatchers: &u32| ClusterShape { nodes, dispatchers: *dispatchers as usize };
             self.dispatchers.iter().map(of)
         };
         self.nodes.iter().flat_map(move |nodes| shape(*nodes as usize))
     }
 }
 
-/// Runs a benchmark.
+/// Runs `wakeline bench`.
 pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     let BenchCommand::Wake(args) = command;
     let plan = args.plan()?;
-    let choice = args.common.place.choice()?;
+    let choice = args.common.location.choice()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let place = Place::make(&choice)?;
-        complain(&format!("works in {place}, which is removed at the end"));
+        let temporary = TemporaryStore::create(&choice)?;
+        print_error(&format!("working in {temporary}, which is removed at the end"));
         let measured = tokio::select! {
-            measured = wake(&place, &args, plan) => measured,
+            measured = wake(&temporary, &args, plan) => measured,
             _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
         };
-        let removed = place.remove().await;
-        // The first error counts.
+        let removed = temporary.remove().await;
+        // If both failed, report the error of the measurement.
         measured.and(removed).map(|()| ExitCode::SUCCESS)
     })
 }
 
-/// Measures all that was asked for; shows each row as soon as it is there.
-async fn wake(place: &Place, args: &WakeArgs, plan: Plan) -> anyhow::Result<()> {
+/// Measures all ways and shapes of the arguments, and prints each row as soon as it is complete.
+async fn wake(temporary: &TemporaryStore, args: &WakeArgs, plan: BenchPlan) -> anyhow::Result<()> {
     let wanted = |mode: &WakeMode| args.modes.iter().any(|one| one.name() == mode.name());
     let ways = WAYS.into_iter().filter(|way| args.modes.is_empty() || wanted(&way.mode));
     let mut title = Some(line(TITLE));
     for way in ways {
         for shape in args.shapes() {
-            let measured = measure::way(place, (way, shape), plan).await?;
+            let measured = measure::way(temporary, way, shape, plan).await?;
             let lines = title.take().into_iter().chain([row(&measured)]);
             print(&args.common, [value(&measured)], lines);
             if let Some(reason) = &measured.degraded {
                 let shape = shape.text();
-                complain(&format!("{} ({shape}) was degraded, and polled: {reason}", way.name));
+                print_error(&format!("{} ({shape}) was degraded and polled: {reason}", way.name));
             }
         }
     }
@@ -155,34 +156,34 @@ const TITLE: [&str; COLUMNS] = [
     "MAX",
     "PREDICTED",
 ];
-/// Of the columns between the first and the last.
+/// Widths of the columns between the first and the last.
 const WIDTHS: [usize; COLUMNS - 2] = [6, 7, 9, 7, 8, 7, 12, 7, 10, 10, 10];
 
 fn line(cells: [&str; COLUMNS]) -> String {
-    let [way, figures @ .., predicted] = cells;
-    let figures = figures.iter().zip(WIDTHS);
+    let [way, numbers @ .., predicted] = cells;
+    let numbers = numbers.iter().zip(WIDTHS);
     let line =
-        figures.fold(format!("{way:34}"), |line, (cell, width)| format!("{line}  {cell:>width$}"));
+        numbers.fold(format!("{way:34}"), |line, (cell, width)| format!("{line}  {cell:>width$}"));
     format!("{line}  {predicted}")
 }
 
 fn row(one: &Measured) -> String {
-    let figure = |figure: f64| match figure {
+    let number = |number: f64| match number {
         0.0 => "0".to_owned(),
-        figure if figure < 10.0 => format!("{figure:.2}"),
-        figure => format!("{figure:.0}"),
+        number if number < 10.0 => format!("{number:.2}"),
+        number => format!("{number:.0}"),
     };
     let millis = |quantile| format!("{:.2}ms", one.quantile(quantile) as f64 / 1000.0);
-    let known = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let known = |value: Option<f64>| value.map_or("-".to_owned(), number);
     let idle = one.idle.as_ref();
     let cells = [
         one.shape.text(),
         known(idle.map(|idle| idle.calls)),
-        figure(one.way.idle_predicted(one.shape)),
+        number(one.way.idle_predicted(one.shape)),
         known(idle.and_then(|idle| idle.statements)),
         known(idle.map(|idle| idle.processor_ms)),
-        figure(one.claims_per_event()),
-        one.way.claims_predicted(one.shape).map_or("by the clock".to_owned(), figure),
+        number(one.claims_per_event()),
+        one.way.claims_predicted(one.shape).map_or("by interval".to_owned(), number),
         known(one.statements_per_event),
         millis(0.5),
         millis(0.99),
@@ -191,8 +192,8 @@ fn row(one: &Measured) -> String {
     let mut row = [""; COLUMNS];
     row[0] = one.way.name;
     row[COLUMNS - 1] = one.way.latency_predicted();
-    for (place, cell) in row[1..].iter_mut().zip(&cells) {
-        *place = cell;
+    for (slot, cell) in row[1..].iter_mut().zip(&cells) {
+        *slot = cell;
     }
     line(row)
 }

@@ -1,12 +1,12 @@
-//! The ways of waiting of the designs that the wake modes come from, and what those designs
-//! predict of each.
+//! The ways of waiting in the designs that the wake modes come from, and what those designs
+//! predict for each.
 //!
 //! # Where it sits
-//! A module of `wakeline bench wake` and, by its path, of the benchmarks of a checkout
-//! (`bench/src/designs.rs`): both compare with the same source.
+//! A module of `wakeline bench wake` and, by its path, of the benchmarks in the repository
+//! (`bench/src/designs.rs`), so that both compare with the same predictions.
 //!
 //! # Invariants
-//! * Predictions are the designs' own figures or formulas, never adjusted to what was measured.
+//! * Predictions are the designs' own numbers or formulas, never adjusted to what was measured.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use super::{PollGrouping, PollMode, WakeMode};
 /// One way of waiting, as one of the designs describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Way {
-    /// What the tables call it.
+    /// Its name in the tables.
     pub(crate) name: &'static str,
-    /// The title of the design that it is from.
+    /// The title of the design that describes it.
     pub(crate) design: &'static str,
     pub(crate) mode: WakeMode,
     /// Whether every wake starts a minute of polling.
     pub(crate) aggressive: bool,
 }
 
-/// So many nodes, each with so many dispatchers, which wait on two queues each.
+/// A number of nodes and of dispatchers per node. Each dispatcher waits on two queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct ClusterShape {
     pub(crate) nodes: usize,
     pub(crate) dispatchers: usize,
 }
 
-impl Shape {
-    /// How the tables call it.
+impl ClusterShape {
+    /// The shape as the tables show it.
     pub(crate) fn text(self) -> String {
         format!("{} x {}", self.nodes, self.dispatchers)
     }
@@ -43,16 +43,18 @@ const SIMPLE: &str = "Simple Long Polling";
 const ADR: &str = "ADR: Polling vs LISTEN/NOTIFY";
 pub(crate) const REGISTRY: &str = "Registry of Intentions";
 
+/// A mode that polls at this interval.
 pub(crate) const fn polling(interval_ms: u64, adaptive: bool, grouping: PollGrouping) -> WakeMode {
     let interval = Duration::from_millis(interval_ms);
     WakeMode::Poll(PollMode { interval, batch: 10, adaptive, grouping })
 }
 
+/// A way of waiting that does not start a minute of polling at every wake.
 pub(crate) const fn way(name: &'static str, design: &'static str, mode: WakeMode) -> Way {
     Way { name, design, mode, aggressive: false }
 }
 
-/// All of them, from those that poll most to those that do least.
+/// All ways, from those that poll most to those that poll least.
 pub(crate) const WAYS: [Way; 10] = [
     way("short polling, 50 ms", OPTIMIZED, polling(50, false, PollGrouping::Waiter)),
     way("short polling, 1 s", OPTIMIZED, polling(1_000, false, PollGrouping::Waiter)),
@@ -67,13 +69,13 @@ pub(crate) const WAYS: [Way; 10] = [
 ];
 
 impl Way {
-    /// Whether it claims at a steady pace while nothing happens.
-    pub(crate) fn is_by_the_clock(&self) -> bool {
+    /// Whether it claims at regular intervals while there are no messages.
+    pub(crate) fn claims_regularly(&self) -> bool {
         self.aggressive || !self.mode.uses_hints()
     }
 
-    /// Statements a second of idle nodes.
-    pub(crate) fn idle_predicted(&self, shape: Shape) -> f64 {
+    /// Statements per second of all nodes while they are idle.
+    pub(crate) fn idle_predicted(&self, shape: ClusterShape) -> f64 {
         let (nodes, waiters) = (shape.nodes as f64, (shape.dispatchers * 2) as f64);
         match self.mode {
             WakeMode::Poll(poll) => {
@@ -94,8 +96,8 @@ impl Way {
         }
     }
 
-    /// Claims of one message. Those of ways that poll come by the clock.
-    pub(crate) fn claims_predicted(&self, shape: Shape) -> Option<f64> {
+    /// Claims caused by one message. `None` for ways that poll: they claim at regular intervals.
+    pub(crate) fn claims_predicted(&self, shape: ClusterShape) -> Option<f64> {
         match self.mode {
             WakeMode::Poll(_) => None,
             WakeMode::Broadcast => Some((shape.nodes * shape.dispatchers) as f64),
@@ -103,7 +105,7 @@ impl Way {
         }
     }
 
-    /// How soon those who wait learn of work.
+    /// How soon a waiting dispatcher gets a message.
     pub(crate) fn latency_predicted(&self) -> &'static str {
         match self.mode {
             WakeMode::Poll(poll) if poll.adaptive => "at most 500 ms (Registry of Intentions)",

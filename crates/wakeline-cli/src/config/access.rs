@@ -1,4 +1,4 @@
-//! Settings of who may call, and how they reach the server: `[access]` in the file.
+//! Settings of authentication, TLS, CORS and the audit: `[access]` in the file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use serde::Deserialize;
 use wakeline_access::{AccessOptions, JwtAlgorithm, JwtKeys, JwtOptions};
 use wakeline_http::TlsFiles;
 
-use super::{ConfigMistake, file};
+use super::{UsageError, file};
 
-/// Settings of who may call; `[access]` in the file.
+/// Settings of access as flags, variables or a file give them.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessArgs {
     /// Accepted JWT algorithms: HS256, RS256, ES256, EdDSA; can be repeated
     #[arg(long, env = "WAKELINE_JWT_ALGORITHMS", value_name = "ALGORITHM", value_delimiter = ',')]
     jwt_algorithms: Option<Vec<String>>,
-    /// The secret of tokens signed with HS256. Not a flag, so that it shows in no list of processes
+    /// Secret of JWTs signed with HS256. It is not a flag, because flags show in process lists
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     pub(super) jwt_secret: Option<String>,
@@ -36,16 +36,17 @@ pub(super) struct AccessArgs {
     /// Accepted JWT audience; can be repeated
     #[arg(long, env = "WAKELINE_JWT_AUDIENCE", value_name = "TEXT", value_delimiter = ',')]
     jwt_audience: Option<Vec<String>>,
-    /// How far the clocks of who signs and of this server may differ [default: 60]
+    /// How far the clocks of the issuer and of this server may differ [default: 60]
     #[arg(long, env = "WAKELINE_JWT_LEEWAY_SECS", value_name = "SECONDS")]
     jwt_leeway_secs: Option<u64>,
-    /// Days that audit entries are kept; 0 keeps them for ever [default: 400]
+    /// Days that audit events are kept; 0 keeps them indefinitely [default: 400]
     #[arg(long, env = "WAKELINE_AUDIT_RETENTION_DAYS", value_name = "DAYS")]
     audit_retention_days: Option<u64>,
-    /// Origins whose pages may call from browsers; can be repeated
+    /// Origins that may call the server from browsers; can be repeated
     #[arg(long, env = "WAKELINE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     cors_origin: Option<Vec<String>>,
-    /// Other names by which clients call a server that asks for no credentials; can be repeated
+    /// Host names that clients may use to call a server without authentication, in addition to its
+    /// addresses; can be repeated
     #[arg(long, env = "WAKELINE_ALLOWED_HOST", value_name = "HOST", value_delimiter = ',')]
     #[serde(rename = "allowed_hosts")]
     allowed_host: Option<Vec<String>>,
@@ -57,7 +58,7 @@ pub(super) struct AccessArgs {
     tls_key_file: Option<PathBuf>,
 }
 
-/// Settings of who may call, complete.
+/// Complete settings of access.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessSettings {
     pub(crate) options: AccessOptions,
@@ -67,80 +68,78 @@ pub(crate) struct AccessSettings {
 }
 
 impl AccessArgs {
-    /// These, then the file's, then the defaults.
-    pub(super) fn over(
+    /// Combines these settings with those of the file and the defaults.
+    pub(super) fn resolve(
         &self,
-        under: &Self,
+        file: &Self,
         api_key: Option<String>,
-    ) -> Result<AccessSettings, ConfigMistake> {
-        let days = pick!(self, under, audit_retention_days).unwrap_or(400);
+    ) -> Result<AccessSettings, UsageError> {
+        let days = pick!(self, file, audit_retention_days).unwrap_or(400);
         let audit_retention = (days > 0).then(|| Duration::from_secs(days.saturating_mul(86_400)));
-        let jwt = self.jwt(under)?;
-        let cors_origins = pick!(self, under, cors_origin).unwrap_or_default();
+        let jwt = self.jwt(file)?;
+        let cors_origins = pick!(self, file, cors_origin).unwrap_or_default();
         if let Some(wrong) = cors_origins.iter().find(|origin| !is_origin(origin)) {
             let text =
                 format!("cors_origin: {wrong:?} is not an origin like https://app.example.org");
-            return Err(ConfigMistake(text));
+            return Err(UsageError(text));
         }
-        let allowed_hosts = pick!(self, under, allowed_host).unwrap_or_default();
+        let allowed_hosts = pick!(self, file, allowed_host).unwrap_or_default();
         if let Some(wrong) = allowed_hosts.iter().find(|host| !is_host(host)) {
             let text = format!(
                 "allowed_hosts: {wrong:?} is not a host name like queue.internal, without a port"
             );
-            return Err(ConfigMistake(text));
+            return Err(UsageError(text));
         }
         Ok(AccessSettings {
             options: AccessOptions { api_key, jwt, audit_retention },
             cors_origins,
             allowed_hosts,
-            tls: self.tls(under)?,
+            tls: self.tls(file)?,
         })
     }
 
-    fn tls(&self, under: &Self) -> Result<Option<TlsFiles>, ConfigMistake> {
-        let files = (pick!(self, under, tls_cert_file), pick!(self, under, tls_key_file));
+    fn tls(&self, file: &Self) -> Result<Option<TlsFiles>, UsageError> {
+        let files = (pick!(self, file, tls_cert_file), pick!(self, file, tls_key_file));
         match files {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
-            (Some(_), None) => Err(ConfigMistake(
+            (Some(_), None) => Err(UsageError(
                 "tls_cert_file is set, and tls_key_file is not: set both, or none".to_owned(),
             )),
-            (None, Some(_)) => Err(ConfigMistake(
+            (None, Some(_)) => Err(UsageError(
                 "tls_key_file is set, and tls_cert_file is not: set both, or none".to_owned(),
             )),
         }
     }
 
-    fn jwt(&self, under: &Self) -> Result<Option<JwtOptions>, ConfigMistake> {
-        let named = pick!(self, under, jwt_algorithms).unwrap_or_default();
+    fn jwt(&self, file: &Self) -> Result<Option<JwtOptions>, UsageError> {
+        let named = pick!(self, file, jwt_algorithms).unwrap_or_default();
         let known = |name: &String| {
             let unknown =
                 || format!("jwt_algorithms: {name:?} is not supported: use one of {ALGORITHMS}");
-            JwtAlgorithm::named(name).ok_or_else(|| ConfigMistake(unknown()))
+            JwtAlgorithm::named(name).ok_or_else(|| UsageError(unknown()))
         };
         let algorithms = named.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-        let Some(keys) = self.jwt_keys(under)? else {
+        let Some(keys) = self.jwt_keys(file)? else {
             let text = "jwt_algorithms is set, but there is no key to verify tokens with: set \
                         WAKELINE_JWT_SECRET, jwt_public_key_file, jwks_url or jwks_file";
-            return match named.is_empty() {
-                true => Ok(None),
-                false => Err(ConfigMistake(text.to_owned())),
-            };
+            return if named.is_empty() { Ok(None) } else { Err(UsageError(text.to_owned())) };
         };
         let options = JwtOptions {
             algorithms,
             keys,
-            issuer: pick!(self, under, jwt_issuer),
-            audience: pick!(self, under, jwt_audience).unwrap_or_default(),
-            leeway: Duration::from_secs(pick!(self, under, jwt_leeway_secs).unwrap_or(60)),
+            issuer: pick!(self, file, jwt_issuer),
+            audience: pick!(self, file, jwt_audience).unwrap_or_default(),
+            leeway: Duration::from_secs(pick!(self, file, jwt_leeway_secs).unwrap_or(60)),
         };
-        options.check().map_err(|error| ConfigMistake(format!("jwt: {error}")))?;
+        options.check().map_err(|error| UsageError(format!("jwt: {error}")))?;
         Ok(Some(options))
     }
 
-    /// Where the keys of tokens come from; what the process was started with goes before the file.
-    fn jwt_keys(&self, under: &Self) -> Result<Option<JwtKeys>, ConfigMistake> {
-        for args in [self, under] {
+    /// Where the keys that verify tokens come from. Flags and environment take precedence over the
+    /// file.
+    fn jwt_keys(&self, file: &Self) -> Result<Option<JwtKeys>, UsageError> {
+        for args in [self, file] {
             let mut found = Vec::new();
             found.extend(args.jwt_secret.clone().map(|text| JwtKeys::Secret(text.into_bytes())));
             if let Some(path) = &args.jwt_public_key_file {
@@ -157,7 +156,7 @@ impl AccessArgs {
                 _ => {
                     let text = "jwt: set only one of jwt_secret, jwt_public_key_file, jwks_file \
                                 and jwks_url";
-                    return Err(ConfigMistake(text.to_owned()));
+                    return Err(UsageError(text.to_owned()));
                 }
             }
         }
@@ -165,22 +164,23 @@ impl AccessArgs {
     }
 }
 
+/// The supported algorithms, as error messages list them.
 const ALGORITHMS: &str = "HS256, RS256, ES256, EdDSA";
 
-fn read(setting: &str, path: &Path) -> Result<Vec<u8>, ConfigMistake> {
+fn read(setting: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
     let shown = path.display();
     std::fs::read(path)
-        .map_err(|error| ConfigMistake(format!("{setting}: cannot read {shown}: {error}")))
+        .map_err(|error| UsageError(format!("{setting}: cannot read {shown}: {error}")))
 }
 
-/// A scheme and a host, or all of them.
+/// Whether the text is a scheme and a host, or `*` for all origins.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return text == "*" };
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
     ["http", "https"].contains(&scheme) && !host.is_empty() && host.chars().all(plain)
 }
 
-/// A name or an address, without a port.
+/// Whether the text is a host name or an address, without a port.
 fn is_host(text: &str) -> bool {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
@@ -194,8 +194,8 @@ fn is_host(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn settle(args: AccessArgs) -> Result<AccessSettings, String> {
-        args.over(&AccessArgs::default(), None).map_err(|error| error.to_string())
+    fn resolve(args: AccessArgs) -> Result<AccessSettings, String> {
+        args.resolve(&AccessArgs::default(), None).map_err(|error| error.to_string())
     }
 
     fn texts(texts: &[&str]) -> Option<Vec<String>> {
@@ -203,30 +203,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_means_no_tokens_no_other_origins_and_no_tls() {
-        let plain = settle(AccessArgs::default()).expect("valid");
+    fn defaults_are_no_tokens_no_other_origins_and_no_tls() {
+        let plain = resolve(AccessArgs::default()).expect("valid");
         assert!(plain.options.jwt.is_none() && plain.cors_origins.is_empty());
         assert!(plain.tls.is_none());
-        let kept = plain.options.audit_retention;
-        assert_eq!(kept, Some(Duration::from_secs(400 * 86_400)));
+        let retention = plain.options.audit_retention;
+        assert_eq!(retention, Some(Duration::from_secs(400 * 86_400)));
     }
 
     #[test]
-    fn tokens_need_keys_that_fit_their_algorithms() {
+    fn tokens_need_keys_that_match_their_algorithms() {
         let secret = Some("s".repeat(32));
         let hs = AccessArgs {
             jwt_algorithms: texts(&["HS256"]),
             jwt_secret: secret.clone(),
             ..AccessArgs::default()
         };
-        assert!(settle(hs.clone()).expect("valid").options.jwt.is_some());
+        assert!(resolve(hs.clone()).expect("valid").options.jwt.is_some());
         let url = Some("https://id.example.org/jwks.json".to_owned());
         let set = AccessArgs {
             jwt_algorithms: texts(&["RS256", "ES256", "EdDSA"]),
             jwks_url: url.clone(),
             ..AccessArgs::default()
         };
-        assert!(settle(set.clone()).is_ok());
+        assert!(resolve(set.clone()).is_ok());
         for (args, named) in [
             (AccessArgs { jwt_algorithms: None, ..hs.clone() }, "algorithms"),
             (AccessArgs { jwt_algorithms: texts(&["none"]), ..hs.clone() }, "none"),
@@ -241,7 +241,7 @@ mod tests {
                 "\"HS512\" is not supported",
             ),
         ] {
-            let error = settle(args).expect_err(named);
+            let error = resolve(args).expect_err(named);
             assert!(error.contains(named), "{error}");
         }
     }
@@ -250,11 +250,11 @@ mod tests {
     fn origins_and_tls_files_are_checked() {
         for fine in ["https://app.example.org", "http://localhost:3000", "*"] {
             let args = AccessArgs { cors_origin: texts(&[fine]), ..AccessArgs::default() };
-            assert!(settle(args).is_ok(), "{fine}");
+            assert!(resolve(args).is_ok(), "{fine}");
         }
         for wrong in ["app.example.org", "https://x/path", "ftp://x", "https://", "null"] {
             let args = AccessArgs { cors_origin: texts(&[wrong]), ..AccessArgs::default() };
-            assert!(settle(args).is_err(), "{wrong}");
+            assert!(resolve(args).is_err(), "{wrong}");
         }
         for (host, fine) in [
             ("queue.internal", true),
@@ -266,9 +266,9 @@ mod tests {
             ("", false),
         ] {
             let args = AccessArgs { allowed_host: texts(&[host]), ..AccessArgs::default() };
-            assert_eq!(settle(args).is_ok(), fine, "{host}");
+            assert_eq!(resolve(args).is_ok(), fine, "{host}");
         }
         let half = AccessArgs { tls_cert_file: Some("/c".into()), ..AccessArgs::default() };
-        assert!(settle(half).is_err());
+        assert!(resolve(half).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! The TOML file, and what is wrong with it without what is secret in it.
+//! Reads the TOML file and explains errors in it without showing secrets.
 //!
 //! # Invariants
-//! * A mistake names its line and key. The line itself is never shown: a key for encryption may
-//!   stand in it.
+//! * An error names the line and the key. The line itself is never shown, because it may contain an
+//!   encryption key.
 
 use std::path::Path;
 
@@ -10,26 +10,25 @@ use serde::Deserialize as _;
 
 use super::names::explain_unknown_key;
 use super::words::explain_value;
-use super::{ConfigMistake, ServeArgs};
+use super::{ServeArgs, UsageError};
 
-/// Longest name of a setting.
+/// Maximum length of a setting's name.
 const NAME_LEN_MAX: usize = 40;
 
-/// Reads the file.
-pub(super) fn read(path: &Path) -> Result<ServeArgs, ConfigMistake> {
+pub(super) fn read(path: &Path) -> Result<ServeArgs, UsageError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
+        .map_err(|error| UsageError(format!("config: cannot read {shown}: {error}")))?;
     let mistake = |error: toml::de::Error| {
         let place = error.span().map(|span| place(&text, span.start)).unwrap_or_default();
         let why =
             explain_value(error.message()).unwrap_or_else(|| explain_unknown_key(error.message()));
-        ConfigMistake(format!("config: {shown}: {place}{why}"))
+        UsageError(format!("config: {shown}: {place}{why}"))
     };
     toml::from_str(&text).map_err(mistake)
 }
 
-/// The number of a line, and the name of its setting if that is what it begins with.
+/// The number of the line at an offset, and the name of the setting if the line begins with one.
 fn place(text: &str, at: usize) -> String {
     let before = &text.as_bytes()[..at.min(text.len())];
     let number = before.iter().filter(|byte| **byte == b'\n').count();
@@ -37,13 +36,14 @@ fn place(text: &str, at: usize) -> String {
     let name = line.split_once('=').map_or("", |(name, _)| name.trim());
     let plain = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_name = !name.is_empty() && name.len() <= NAME_LEN_MAX && name.chars().all(plain);
-    match is_name {
-        true => format!("line {}, {name}: ", number + 1),
-        false => format!("line {}: ", number + 1),
+    if is_name {
+        format!("line {}, {name}: ", number + 1)
+    } else {
+        format!("line {}: ", number + 1)
     }
 }
 
-/// A text that a mistake must not show.
+/// Deserializes a text that error messages must not show.
 pub(super) fn secret<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<String>, D::Error> {

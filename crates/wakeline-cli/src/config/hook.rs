@@ -6,13 +6,13 @@ use wakeline_hook::{Guard, Subnet};
 use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
 use super::wake::poll_grouping;
-use super::{ConfigMistake, millis};
+use super::{UsageError, millis};
 
-/// Settings of webhooks; `[hook]` in the file.
+/// Settings of webhooks as flags, variables or a file give them.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HookArgs {
-    /// Addresses that endpoints may have although they are not public; can be repeated
+    /// Private address range that endpoints may be in, like 10.0.0.0/8; can be repeated
     #[arg(id = "hook_allow", long = "hook-allow", env = "WAKELINE_HOOK_ALLOW",
         value_name = "CIDR", value_delimiter = ',', value_parser = subnet)]
     #[serde(deserialize_with = "subnets_from_texts")]
@@ -38,7 +38,7 @@ pub(super) struct HookArgs {
         value_name = "MS"
     )]
     pub(super) poll_interval_ms: Option<u64>,
-    /// Most deliveries that a sender claims at once in poll mode [default: as poll_batch]
+    /// Maximum number of deliveries in one claim of a sender in poll mode [default: as poll_batch]
     #[arg(
         id = "hook_poll_batch",
         long = "hook-poll-batch",
@@ -46,7 +46,7 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) poll_batch: Option<u32>,
-    /// Whether poll mode follows the load [default: as poll_adaptive]
+    /// Whether poll mode adapts its interval to the load [default: as poll_adaptive]
     #[arg(
         id = "hook_poll_adaptive",
         long = "hook-poll-adaptive",
@@ -54,8 +54,8 @@ pub(super) struct HookArgs {
         value_name = "BOOL"
     )]
     pub(super) poll_adaptive: Option<bool>,
-    /// Who claims in poll mode: line (one claim for all senders) or waiter (each sender for itself)
-    /// [default: as poll_grouping]
+    /// Who claims in poll mode: line (one claim for all senders) or waiter (each sender claims for
+    /// itself) [default: as poll_grouping]
     #[arg(
         id = "hook_poll_grouping",
         long = "hook-poll-grouping",
@@ -64,7 +64,7 @@ pub(super) struct HookArgs {
         value_parser = poll_grouping
     )]
     pub(super) poll_grouping: Option<PollGrouping>,
-    /// Senders in poll mode [default: 10]
+    /// Number of senders in poll mode [default: 10]
     #[arg(
         id = "hook_poll_workers",
         long = "hook-poll-workers",
@@ -72,7 +72,7 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) poll_workers: Option<u32>,
-    /// Most deliveries under way at once on this node; 0 leaves them to others [default: 1000]
+    /// Maximum number of deliveries in flight on this node; 0: it sends none [default: 1000]
     #[arg(
         id = "hook_slots",
         long = "hook-slots",
@@ -80,7 +80,7 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) slots: Option<u32>,
-    /// Most bytes of a message's payload [default: 1048576]
+    /// Maximum size of a message's payload [default: 1048576]
     #[arg(
         id = "hook_payload_bytes_max",
         long = "hook-payload-bytes-max",
@@ -90,7 +90,7 @@ pub(super) struct HookArgs {
     pub(super) payload_bytes_max: Option<usize>,
 }
 
-/// Settings of webhooks, complete.
+/// Complete settings of webhooks.
 #[derive(Debug, Clone)]
 pub(crate) struct HookSettings {
     pub(crate) guard: Guard,
@@ -101,44 +101,45 @@ pub(crate) struct HookSettings {
 }
 
 impl HookArgs {
-    /// These, then the file's, then the defaults. The mode is the server's unless said, and so is
-    /// `poll`: the server's own settings of poll mode, whatever its mode is.
-    pub(super) fn over(&self, under: &Self, server: WakeMode, poll: PollMode) -> HookSettings {
-        let mode = match self.wake_mode.or(under.wake_mode).unwrap_or(server) {
+    /// Combines these settings with those of the file and the defaults. The default mode is
+    /// `server`, the mode of the server. The defaults of poll mode are `poll`, the server's
+    /// settings of poll mode, which exist even if it uses another mode.
+    pub(super) fn resolve(&self, file: &Self, server: WakeMode, poll: PollMode) -> HookSettings {
+        let mode = match self.wake_mode.or(file.wake_mode).unwrap_or(server) {
             WakeMode::Poll(_) => WakeMode::Poll(PollMode {
-                interval: millis(self.poll_interval_ms.or(under.poll_interval_ms), poll.interval),
-                batch: self.poll_batch.or(under.poll_batch).unwrap_or(poll.batch),
-                adaptive: self.poll_adaptive.or(under.poll_adaptive).unwrap_or(poll.adaptive),
-                grouping: self.poll_grouping.or(under.poll_grouping).unwrap_or(poll.grouping),
+                interval: millis(self.poll_interval_ms.or(file.poll_interval_ms), poll.interval),
+                batch: self.poll_batch.or(file.poll_batch).unwrap_or(poll.batch),
+                adaptive: self.poll_adaptive.or(file.poll_adaptive).unwrap_or(poll.adaptive),
+                grouping: self.poll_grouping.or(file.poll_grouping).unwrap_or(poll.grouping),
             }),
             other => other,
         };
         HookSettings {
             guard: Guard {
-                allow: self.allow.clone().or_else(|| under.allow.clone()).unwrap_or_default(),
-                https_only: self.https_only.or(under.https_only).unwrap_or_default(),
+                allow: self.allow.clone().or_else(|| file.allow.clone()).unwrap_or_default(),
+                https_only: self.https_only.or(file.https_only).unwrap_or_default(),
             },
             mode,
-            poll_workers: self.poll_workers.or(under.poll_workers).unwrap_or(10),
-            slots: self.slots.or(under.slots).unwrap_or(1000),
+            poll_workers: self.poll_workers.or(file.poll_workers).unwrap_or(10),
+            slots: self.slots.or(file.slots).unwrap_or(1000),
             payload_bytes_max: self
                 .payload_bytes_max
-                .or(under.payload_bytes_max)
+                .or(file.payload_bytes_max)
                 .unwrap_or(wakeline_core::MESSAGE_PAYLOAD_BYTES_MAX),
         }
     }
 }
 
 impl HookSettings {
-    /// Most connections to endpoints, in use and idle.
+    /// Maximum number of connections to endpoints, in use and idle.
     pub(crate) fn connections_max(&self) -> u32 {
         self.slots.saturating_mul(2)
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigMistake> {
-        self.mode.validate().map_err(|error| ConfigMistake(format!("[hook] {error}")))?;
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        self.mode.validate().map_err(|error| UsageError(format!("[hook] {error}")))?;
         if self.poll_workers == 0 {
-            return Err(ConfigMistake("[hook] poll_workers must be at least 1, not 0".to_owned()));
+            return Err(UsageError("[hook] poll_workers must be at least 1, not 0".to_owned()));
         }
         Ok(())
     }

@@ -7,32 +7,34 @@ use wakeline_wake::{AggressiveOn, LongPollConfig};
 use super::millis;
 use super::words::choose;
 
-/// Long polling; `[long_poll]` in the file.
+/// Settings of long polling as flags, variables or a file give them.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LongPollArgs {
-    /// Whether pops may wait at all [default: true]
+    /// Whether pops may wait for messages [default: true]
     #[arg(long = "long-poll", env = "WAKELINE_LONG_POLL", value_name = "BOOL")]
     enabled: Option<bool>,
     /// Time between two safety sweeps [default: 60000]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
     fallback_poll_interval_ms: Option<u64>,
-    /// What that time grows to while sweeps find nothing; 0: it does not grow [default: 0]
+    /// Maximum of that time, which grows while sweeps find nothing; 0: it does not grow [default:
+    /// 0]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MAX_MS", value_name = "MS")]
     fallback_poll_interval_max_ms: Option<u64>,
-    /// Longest single wait inside the server [default: 30000]
+    /// Maximum time of a single wait inside the server [default: 30000]
     #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
     max_wait_time_ms: Option<u64>,
     /// Delay added to every timer [default: 0]
     #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
     timer_grace_period_ms: Option<u64>,
-    /// Shortest stay in degraded polling [default: 60000]
+    /// Minimum duration of polling while degraded [default: 60000]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
     aggressive_poll_duration_ms: Option<u64>,
-    /// Clean empty claims in a row that end degraded polling [default: 5]
+    /// Number of empty claims in a row, without errors, that end polling while degraded [default:
+    /// 5]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_EXIT_THRESHOLD", value_name = "COUNT")]
     aggressive_exit_threshold: Option<u32>,
-    /// Time in which a claim must answer a hint [default: 100]
+    /// Time within which a claim must follow a hint, else the node polls [default: 100]
     #[arg(long, env = "WAKELINE_NOTIFY_DELIVERY_TIMEOUT_MS", value_name = "MS")]
     notify_delivery_timeout_ms: Option<u64>,
     /// Time between two claims while degraded [default: 100]
@@ -41,55 +43,56 @@ pub(super) struct LongPollArgs {
     /// What starts aggressive polling: degraded or any_wake [default: degraded]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_ON", value_name = "WHEN", value_parser = aggressive_on)]
     aggressive_on: Option<AggressiveOn>,
-    /// Most parked pops on this node [default: 10000]
-    #[arg(long, env = "WAKELINE_INTENTIONS_MAX", value_name = "COUNT")]
-    intentions_max: Option<usize>,
-    /// Most claims at a time on this node [default: 2]
+    /// Maximum number of parked pops on this node [default: 10000]
+    #[arg(long, env = "WAKELINE_WAITERS_MAX", value_name = "COUNT")]
+    waiters_max: Option<usize>,
+    /// Maximum number of concurrent claims on this node [default: 2]
     #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
     pub(super) claims_in_flight_max: Option<usize>,
-    /// Whether claims for parked pops go before those of pops that do not wait, of which at least
-    /// every fourth claim is one; false: first come, first served [default: true]
+    /// Whether claims for parked pops take precedence over claims of pops that do not wait, which
+    /// still get at least every fourth claim; false: first come, first served [default: true]
     #[arg(long, env = "WAKELINE_USE_PRIORITY_DISPATCH", value_name = "BOOL")]
     pub(super) use_priority_dispatch: Option<bool>,
 }
 
 impl LongPollArgs {
-    pub(super) fn over(&self, under: &Self) -> LongPollConfig {
+    /// Combines these settings with those of the file and the defaults.
+    pub(super) fn resolve(&self, file: &Self) -> LongPollConfig {
         let preset = LongPollConfig::default();
         LongPollConfig {
-            enabled: pick!(self, under, enabled).unwrap_or(preset.enabled),
+            enabled: pick!(self, file, enabled).unwrap_or(preset.enabled),
             fallback_poll_interval: millis(
-                pick!(self, under, fallback_poll_interval_ms),
+                pick!(self, file, fallback_poll_interval_ms),
                 preset.fallback_poll_interval,
             ),
             fallback_poll_interval_max: millis(
-                pick!(self, under, fallback_poll_interval_max_ms),
+                pick!(self, file, fallback_poll_interval_max_ms),
                 preset.fallback_poll_interval_max,
             ),
-            max_wait_time: millis(pick!(self, under, max_wait_time_ms), preset.max_wait_time),
+            max_wait_time: millis(pick!(self, file, max_wait_time_ms), preset.max_wait_time),
             timer_grace_period: millis(
-                pick!(self, under, timer_grace_period_ms),
+                pick!(self, file, timer_grace_period_ms),
                 preset.timer_grace_period,
             ),
             aggressive_poll_duration: millis(
-                pick!(self, under, aggressive_poll_duration_ms),
+                pick!(self, file, aggressive_poll_duration_ms),
                 preset.aggressive_poll_duration,
             ),
-            aggressive_exit_threshold: pick!(self, under, aggressive_exit_threshold)
+            aggressive_exit_threshold: pick!(self, file, aggressive_exit_threshold)
                 .unwrap_or(preset.aggressive_exit_threshold),
             notify_delivery_timeout: millis(
-                pick!(self, under, notify_delivery_timeout_ms),
+                pick!(self, file, notify_delivery_timeout_ms),
                 preset.notify_delivery_timeout,
             ),
             degraded_poll_interval: millis(
-                pick!(self, under, degraded_poll_interval_ms),
+                pick!(self, file, degraded_poll_interval_ms),
                 preset.degraded_poll_interval,
             ),
-            aggressive_on: pick!(self, under, aggressive_on).unwrap_or(preset.aggressive_on),
-            intentions_max: pick!(self, under, intentions_max).unwrap_or(preset.intentions_max),
-            claims_in_flight_max: pick!(self, under, claims_in_flight_max)
+            aggressive_on: pick!(self, file, aggressive_on).unwrap_or(preset.aggressive_on),
+            waiters_max: pick!(self, file, waiters_max).unwrap_or(preset.waiters_max),
+            claims_in_flight_max: pick!(self, file, claims_in_flight_max)
                 .unwrap_or(preset.claims_in_flight_max),
-            use_priority_dispatch: pick!(self, under, use_priority_dispatch)
+            use_priority_dispatch: pick!(self, file, use_priority_dispatch)
                 .unwrap_or(preset.use_priority_dispatch),
         }
     }

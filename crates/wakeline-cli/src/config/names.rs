@@ -1,28 +1,28 @@
-//! The names of settings: a misspelt one is a mistake that names the nearest.
+//! The names of settings. A misspelled name is an error that suggests the nearest known name.
 //!
 //! # Invariants
-//! * Every variable that begins with `WAKELINE_` is known, or belongs to somebody else by a rule
-//!   that is written here; a misspelt setting would otherwise be one that silently does nothing.
+//! * Every variable that begins with `WAKELINE_` is a setting, or belongs to other software by one
+//!   of the rules below. Otherwise a misspelled setting would silently have no effect.
 
 use std::collections::BTreeSet;
 
 use wakeline_core::nearest;
 
-use super::ConfigMistake;
+use super::UsageError;
 
 const PREFIX: &str = "WAKELINE_";
-/// Settings that are no flags.
+/// Settings that are not flags.
 const VARIABLES: [&str; 4] =
     ["WAKELINE_API_KEY", "WAKELINE_ENCRYPTION_KEYS", "WAKELINE_JWT_SECRET", "WAKELINE_LOG"];
 /// Variables of the project's own tests, benchmarks and examples, without the prefix.
 const TOOLING: [&str; 4] = ["BLESS", "CASES", "LONG", "SEED"];
 const TOOLING_PREFIXES: [&str; 3] = ["TEST_", "BENCH_", "EXAMPLE_"];
 
-/// Refuses variables that are named like settings and are none.
+/// Refuses variables that look like settings but are not.
 pub(crate) fn check_environment(
     command: &clap::Command,
     variables: impl Iterator<Item = (String, String)>,
-) -> Result<(), ConfigMistake> {
+) -> Result<(), UsageError> {
     let mut known: BTreeSet<String> = VARIABLES.map(str::to_owned).into();
     collect_variables(command, &mut known);
     for (name, value) in variables {
@@ -36,7 +36,7 @@ pub(crate) fn check_environment(
             None => "`wakeline serve --help` lists them".to_owned(),
         };
         let text = format!("there is no setting {name}, which is set in the environment: {hint}");
-        return Err(ConfigMistake(text));
+        return Err(UsageError(text));
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ fn is_of_tooling(rest: &str) -> bool {
     TOOLING.contains(&rest) || TOOLING_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
 }
 
-/// Kubernetes gives every container variables of the services beside it. One that is called
+/// Kubernetes sets variables for every service of a namespace in each container. A service named
 /// `wakeline` makes `WAKELINE_SERVICE_HOST`, `WAKELINE_PORT` and `WAKELINE_PORT_7632_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
@@ -64,21 +64,22 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
         || after_port.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// What a decoder said of a file's unknown key, with the nearest known one. Other messages stay.
+/// Rewrites a decoder's message about an unknown key so that it names the nearest known one.
+/// Returns other messages unchanged.
 pub(super) fn explain_unknown_key(message: &str) -> String {
     let Some((_, rest)) = message.split_once("unknown field `") else { return message.to_owned() };
     let mut quoted = rest.split('`').step_by(2);
     let name = quoted.next().unwrap_or_default();
-    let beside: Vec<_> = quoted.filter(|known| !known.is_empty()).collect();
+    let accepted: Vec<_> = quoted.filter(|known| !known.is_empty()).collect();
     let top = top_level_keys();
-    let nearest = match beside.is_empty() {
-        false => nearest(name, beside),
-        true if top.contains(name) => {
-            return format!(
-                "{name} belongs in one of the tables [queue], [long_poll], [hook] and [access]"
-            );
-        }
-        true => nearest(name, top.iter().map(String::as_str)),
+    let nearest = if !accepted.is_empty() {
+        nearest(name, accepted)
+    } else if top.contains(name) {
+        return format!(
+            "{name} belongs in one of the tables [queue], [long_poll], [hook] and [access]"
+        );
+    } else {
+        nearest(name, top.iter().map(String::as_str))
     };
     match nearest {
         Some(known) => format!("there is no setting {name:?}: did you mean {known}?"),
@@ -88,7 +89,7 @@ pub(super) fn explain_unknown_key(message: &str) -> String {
     }
 }
 
-/// All settings by the names that they have in a file.
+/// The names that settings and tables have in a file.
 fn top_level_keys() -> BTreeSet<String> {
     let command = <super::ServeArgs as clap::Args>::augment_args(clap::Command::new("serve"));
     let flags = command.get_arguments().filter_map(clap::Arg::get_long);
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_variables_of_ours_name_the_nearest_setting() {
+    fn unknown_wakeline_variables_name_the_nearest_setting() {
         for (name, meant) in [
             ("WAKELINE_LISTNE", "did you mean WAKELINE_LISTEN?"),
             ("WAKELINE_STOER", "did you mean WAKELINE_STORE?"),
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn known_variables_and_those_of_others_are_fine() {
+    fn known_variables_and_those_of_other_software_are_accepted() {
         for (name, value) in [
             ("WAKELINE_LISTEN", "127.0.0.1:1"),
             ("WAKELINE_HOOK_SLOTS", "1"),

@@ -1,4 +1,4 @@
-//! How the words of settings for PostgreSQL are read, from flags and from the file.
+//! Parses the values of settings for PostgreSQL, from flags and from the file.
 
 use serde::Deserialize as _;
 use wakeline_postgres::{NotifyMode, PreparedStatements};

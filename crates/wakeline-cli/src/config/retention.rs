@@ -1,4 +1,4 @@
-//! How long ended orchestrations and webhook messages are kept: `[retention]` in the file.
+//! How long completed orchestrations and webhook messages are kept: `[retention]` in the file.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ const DAY: u64 = 24 * 60 * 60;
 const INSTANCES_DAYS: u64 = 30;
 const WEBHOOKS_DAYS: u64 = 90;
 
-/// How long things that have ended are kept; `[retention]` in the file.
+/// The settings of retention as flags, variables or a file give them.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionArgs {
-    /// Days that ended orchestration instances are kept; 0: for ever [default: 30]
+    /// Days that ended orchestration instances are kept; 0 keeps them indefinitely [default: 30]
     #[arg(
         id = "retention_instances_days",
         long = "retention-instances-days",
@@ -23,8 +23,8 @@ pub(super) struct RetentionArgs {
         value_name = "DAYS"
     )]
     pub(super) instances_days: Option<u64>,
-    /// Days that webhook messages are kept with their deliveries and attempts, and their payload
-    /// if that is kept longer; 0: for ever [default: 90]
+    /// Days that webhook messages are kept with their deliveries and attempts, but at least as long
+    /// as their payload; 0 keeps them indefinitely [default: 90]
     #[arg(
         id = "retention_webhooks_days",
         long = "retention-webhooks-days",
@@ -34,18 +34,18 @@ pub(super) struct RetentionArgs {
     pub(super) webhooks_days: Option<u64>,
 }
 
-/// How long something is kept; `None` for ever, if the number of days is 0.
+/// Converts days to a duration. 0 days means that nothing is removed, which is `None`.
 pub(super) fn kept(days: Option<u64>, preset: u64) -> Option<Duration> {
     let days = days.unwrap_or(preset);
     (days > 0).then(|| Duration::from_secs(days.saturating_mul(DAY)))
 }
 
 impl RetentionArgs {
-    /// These, then the file's, then the defaults.
-    pub(super) fn over(&self, under: &Self) -> Retention {
+    /// Combines these settings with those of the file and the defaults.
+    pub(super) fn resolve(&self, file: &Self) -> Retention {
         Retention {
-            instances: kept(self.instances_days.or(under.instances_days), INSTANCES_DAYS),
-            webhooks: kept(self.webhooks_days.or(under.webhooks_days), WEBHOOKS_DAYS),
+            instances: kept(self.instances_days.or(file.instances_days), INSTANCES_DAYS),
+            webhooks: kept(self.webhooks_days.or(file.webhooks_days), WEBHOOKS_DAYS),
         }
     }
 }
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_from_the_flag_then_the_file_then_the_default_and_zero_keeps_all() {
-        let (none, preset) = (RetentionArgs::default(), RetentionArgs::default().over(&none()));
+    fn flags_take_precedence_over_the_file_and_zero_keeps_all() {
+        let (none, preset) = (RetentionArgs::default(), RetentionArgs::default().resolve(&none()));
         assert_eq!(preset.instances, Some(Duration::from_secs(30 * DAY)));
         assert_eq!(preset.webhooks, Some(Duration::from_secs(90 * DAY)));
         let file = RetentionArgs { instances_days: Some(7), webhooks_days: Some(0) };
-        assert_eq!(none.over(&file).instances, Some(Duration::from_secs(7 * DAY)));
-        assert_eq!(none.over(&file).webhooks, None);
+        assert_eq!(none.resolve(&file).instances, Some(Duration::from_secs(7 * DAY)));
+        assert_eq!(none.resolve(&file).webhooks, None);
         let flag = RetentionArgs { instances_days: Some(1), webhooks_days: None };
-        assert_eq!(flag.over(&file).instances, Some(Duration::from_secs(DAY)));
+        assert_eq!(flag.resolve(&file).instances, Some(Duration::from_secs(DAY)));
     }
 
     fn none() -> RetentionArgs {

@@ -1,31 +1,31 @@
-//! Which store to use.
+//! Settings that name the store.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
 
-use super::{ConfigMistake, file};
+use super::{UsageError, file};
 
-/// Which store to use.
+/// The settings that name a store.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreArgs {
     /// sqlite:PATH or postgres://USER@HOST/DATABASE [default: sqlite:wakeline.db]
     #[arg(long, env = "WAKELINE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// Schema that holds everything on PostgreSQL [default: wakeline]
+    /// PostgreSQL schema of the store [default: wakeline]
     #[arg(long, env = "WAKELINE_SCHEMA")]
     pub(crate) schema: Option<String>,
 }
 
 impl StoreArgs {
-    /// The store that these name.
-    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
+    /// The store that these settings name.
+    pub(crate) fn choice(&self) -> Result<StoreChoice, UsageError> {
         let store = self.store.as_deref().unwrap_or("sqlite:wakeline.db");
         if let Some(path) = store.strip_prefix("sqlite:") {
             if path.is_empty() {
-                return Err(ConfigMistake(
+                return Err(UsageError(
                     "store: \"sqlite:\" names no file: write it like sqlite:wakeline.db".to_owned(),
                 ));
             }
@@ -40,30 +40,30 @@ impl StoreArgs {
             "store: must begin with sqlite: or postgres://, like sqlite:wakeline.db or \
              postgres://USER@HOST/DATABASE, not with {scheme:?}"
         );
-        Err(ConfigMistake(text))
+        Err(UsageError(text))
     }
 }
 
-/// Where everything is kept.
+/// A SQLite file, or a schema of a PostgreSQL database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     Sqlite { path: PathBuf },
     Postgres { url: String, schema: String },
 }
 
-/// Which store to use, for commands that work on one.
+/// The store that a command works on.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct StorePlace {
-    /// TOML file with settings of the server; flags and environment go before it
+pub(crate) struct StoreLocation {
+    /// TOML file with settings of the server; flags and environment take precedence over it
     #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
     config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-impl StorePlace {
+impl StoreLocation {
     /// The store that a server with these settings would use.
-    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
+    pub(crate) fn choice(&self) -> Result<StoreChoice, UsageError> {
         let file = self.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
         StoreArgs { store: pick!(self, file, store.store), schema: pick!(self, file, store.schema) }
             .choice()

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words, and how a wrong value is explained.
+//! Parses settings whose value is one of a few words, and explains invalid values.
 
 use std::net::SocketAddr;
 
@@ -6,26 +6,26 @@ use wakeline_core::nearest;
 
 const LISTEN_FORM: &str = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
 
-/// An address to listen on.
+/// Parses the address to listen on.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{LISTEN_FORM}, not {text:?}"))
 }
 
-/// The choice that a word names, or what it must be.
+/// Returns the choice that a word names, or an error that lists the known words.
 pub(super) fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     let names = || known.iter().map(|(name, _)| *name);
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice);
     found.ok_or_else(|| must_be(text, &names().collect::<Vec<_>>()))
 }
 
-/// What a word must be, and which was probably meant.
+/// Describes the valid words, and suggests the nearest one.
 fn must_be(text: &str, known: &[&str]) -> String {
     let meant = nearest(text, known.iter().copied());
     let hint = meant.map_or_else(String::new, |known| format!(" (did you mean {known}?)"));
     format!("must be {}, not {text:?}{hint}", listed(known))
 }
 
-/// Words as a sentence lists them: a, b or c.
+/// Joins words as a sentence lists them: a, b or c.
 pub(crate) fn listed(words: &[&str]) -> String {
     match words {
         [] => String::new(),
@@ -34,7 +34,8 @@ pub(crate) fn listed(words: &[&str]) -> String {
     }
 }
 
-/// What a decoder of TOML said of a value, in words that name no Rust types. Other messages stay.
+/// Rewrites a TOML decoder's message about a value without the names of Rust types. Returns `None`
+/// for other messages.
 pub(super) fn explain_value(message: &str) -> Option<String> {
     if message == "invalid socket address syntax" {
         return Some(LISTEN_FORM.to_owned());
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_word_is_answered_with_the_known_ones_and_the_nearest() {
+    fn an_unknown_word_is_an_error_that_names_the_nearest_one() {
         let known = [("after_commit", 1), ("trigger", 2), ("off", 3)];
         assert_eq!(choose("off", &known), Ok(3));
         let far = choose("maybe", &known).expect_err("unknown");
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_explained_without_the_types_of_the_program() {
+    fn values_are_explained_without_rust_types() {
         for (message, words) in [
             ("invalid type: string \"x\", expected usize", "a whole number, 0 or more, not string"),
             ("invalid value: integer `-1`, expected u32", "not integer -1"),

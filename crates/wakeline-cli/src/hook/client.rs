@@ -1,4 +1,4 @@
-//! A small HTTP client: one request at a time, over TLS where the URL says so.
+//! A small HTTP client: one request per connection, over TLS if the URL begins with `https`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Most bytes of an answer.
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Calls one place.
+/// Sends requests to one server.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     scheme_tls: bool,
     host: String,
     port: u16,
@@ -28,26 +28,26 @@ pub(crate) struct Client {
     bearer: Option<String>,
 }
 
-/// What to ask.
+/// A request to the server of a [`HttpClient`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
-    /// Behind the client's own path.
+    /// Appended to the path of the client's URL.
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Bytes,
     pub(crate) timeout: Duration,
 }
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
 
-impl Client {
-    /// A client for a URL, whose path and query stand before those of what is asked.
+impl HttpClient {
+    /// Creates a client for a URL. Its path and query are prepended to the path of each request.
     pub(crate) fn new(url: &str, bearer: Option<String>) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| {
             format!("{url:?} is not a URL: write it like http://127.0.0.1:7632")
@@ -68,22 +68,22 @@ impl Client {
         })
     }
 
-    /// Asks and waits for the whole answer; connecting included, no longer than the ask says.
-    pub(crate) async fn send(&self, ask: Ask) -> anyhow::Result<Reply> {
-        let timeout = ask.timeout;
+    /// Sends a request and waits for the whole response. The timeout includes connecting.
+    pub(crate) async fn send(&self, request: HttpRequest) -> anyhow::Result<HttpResponse> {
+        let timeout = request.timeout;
         let place = format!("{}:{}", self.host, self.port);
-        let exchange = Box::pin(self.exchange(ask));
+        let exchange = Box::pin(self.exchange(request));
         let answer = tokio::time::timeout(timeout, exchange).await;
         answer
             .map_err(|_| anyhow::anyhow!("{place} did not answer within {} s", timeout.as_secs()))?
     }
 
-    async fn exchange(&self, ask: Ask) -> anyhow::Result<Reply> {
+    async fn exchange(&self, request: HttpRequest) -> anyhow::Result<HttpResponse> {
         let place = (self.host.as_str(), self.port);
         let shown = || format!("cannot reach {}:{}", self.host, self.port);
         let stream = TcpStream::connect(place).await.with_context(shown)?;
         stream.set_nodelay(true)?;
-        let request = self.request(ask)?;
+        let request = self.request(request)?;
         if !self.scheme_tls {
             return exchange(stream, request).await;
         }
@@ -92,15 +92,15 @@ impl Client {
         exchange(stream, request).await
     }
 
-    fn request(&self, ask: Ask) -> anyhow::Result<Request<Full<Bytes>>> {
-        let path = format!("{}{}", self.path, ask.path);
+    fn request(&self, from: HttpRequest) -> anyhow::Result<Request<Full<Bytes>>> {
+        let path = format!("{}{}", self.path, from.path);
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
-        let mut request = Request::new(Full::new(ask.body));
-        *request.method_mut() = ask.method;
+        let mut request = Request::new(Full::new(from.body));
+        *request.method_mut() = from.method;
         *request.uri_mut() = path.parse().with_context(|| format!("{path:?} is not a path"))?;
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in ask.headers {
+        for (name, value) in from.headers {
             let name = HeaderName::try_from(name)?;
             headers.insert(name, HeaderValue::try_from(value)?);
         }
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> anyhow::Result<Reply>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> anyhow::Result<HttpResponse>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -127,7 +127,7 @@ where
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| anyhow::anyhow!("the response ended early: {error}"))?;
-        Ok(Reply { status: parts.status, body: body.to_bytes() })
+        Ok(HttpResponse { status: parts.status, body: body.to_bytes() })
     };
     let answer = answer.await;
     driver.abort();
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn urls_are_read_with_their_ports_and_paths() {
-        let client = Client::new("http://localhost:3000/hooks/", None).expect("a URL");
+        let client = HttpClient::new("http://localhost:3000/hooks/", None).expect("a URL");
         assert_eq!((client.host.as_str(), client.port), ("localhost", 3000));
         assert_eq!(client.path, "/hooks");
-        let client = Client::new("https://[::1]", None).expect("a URL");
+        let client = HttpClient::new("https://[::1]", None).expect("a URL");
         assert_eq!((client.host.as_str(), client.port, client.scheme_tls), ("::1", 443, true));
         for wrong in ["localhost:3000", "ftp://x", "", "http://"] {
-            assert!(Client::new(wrong, None).is_err(), "{wrong}");
+            assert!(HttpClient::new(wrong, None).is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `wakeline hook`: tools for those who receive webhooks.
+//! `wakeline hook`: tools for receivers of webhooks.
 
 mod client;
 mod listen;
@@ -7,14 +7,14 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// What to do.
+/// Subcommands of `wakeline hook`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Fetch an application's events and post each to a URL of this machine, until ctrl-c
+    /// Forward the events of an application to a URL on this machine, until ctrl-c
     Listen(listen::ListenArgs),
 }
 
-/// Runs a command.
+/// Runs `wakeline hook`.
 pub(crate) fn run(command: HookCommand) -> anyhow::Result<ExitCode> {
     match command {
         HookCommand::Listen(args) => listen::run(args),

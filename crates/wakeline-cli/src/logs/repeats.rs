@@ -1,12 +1,12 @@
-//! Lines that repeat: written once, then counted.
+//! RepeatedLine log lines are written once, then counted.
 //!
-//! While a database is away every request and every background task fails for the same reason,
-//! thousands of times. The first line of a kind is written; the same again within [`REPEATED_FOR`]
-//! is counted, and the count is written when that time is over.
+//! While a database is unavailable, every request and every background task fails for the same
+//! reason, thousands of times. The first of several equal lines is written. Repetitions within
+//! [`REPEATED_FOR`] are counted, and the count is written when that time is over.
 //!
 //! # Invariants
-//! * Only lines that are the same in all their fields are counted together: nothing that is said
-//!   once is lost.
+//! * Only lines that are equal in all their fields are counted together, so that no information is
+//!   lost.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -19,81 +19,82 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How long the same line is counted and not written.
+/// How long repetitions of a line are counted instead of written.
 const REPEATED_FOR: Duration = Duration::from_secs(30);
-/// Different lines that are remembered; beyond it all are written.
+/// Maximum number of different lines that are remembered; further lines are always written.
 const LINES_LEN_MAX: usize = 1_000;
 
-/// Lines that were written lately, and how often they came again.
+/// Lines that were written recently, and how often they were repeated.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Repeats {
-    lately: Arc<Mutex<HashMap<String, Repeat>>>,
+pub(super) struct RepeatedLines {
+    recent: Arc<Mutex<HashMap<String, RepeatCount>>>,
 }
 
+/// When a line was written, and how often it was repeated since.
 #[derive(Debug)]
-struct Repeat {
+struct RepeatCount {
     since: Instant,
-    again: u64,
+    repetitions: u64,
 }
 
-/// A line that came again, and how often.
+/// A repeated line, and the number of repetitions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Repeated {
+pub(super) struct RepeatedLine {
     pub(super) line: String,
     pub(super) times: u64,
 }
 
-impl Repeats {
-    /// Whether a line is to be written; counts it otherwise.
+impl RepeatedLines {
+    /// Whether to write a line. Counts it if not.
     fn is_new(&self, line: String, now: Instant) -> bool {
-        let mut lately = self.lately.lock();
-        if let Some(repeat) = lately.get_mut(&line) {
-            repeat.again += 1;
+        let mut recent = self.recent.lock();
+        if let Some(repeat) = recent.get_mut(&line) {
+            repeat.repetitions += 1;
             return false;
         }
-        if lately.len() < LINES_LEN_MAX {
-            lately.insert(line, Repeat { since: now, again: 0 });
+        if recent.len() < LINES_LEN_MAX {
+            recent.insert(line, RepeatCount { since: now, repetitions: 0 });
         }
         true
     }
 
-    /// Forgets lines whose time is over; returns those that came again.
-    pub(super) fn take_over(&self, now: Instant) -> Vec<Repeated> {
-        let mut over = Vec::new();
-        self.lately.lock().retain(|line, repeat| {
-            let lasts = now.duration_since(repeat.since) < REPEATED_FOR;
-            if !lasts && repeat.again > 0 {
-                over.push(Repeated { line: line.clone(), times: repeat.again });
+    /// Forgets lines that are older than [`REPEATED_FOR`]. Returns those that were repeated.
+    pub(super) fn take_expired(&self, now: Instant) -> Vec<RepeatedLine> {
+        let mut expired = Vec::new();
+        self.recent.lock().retain(|line, repeat| {
+            let is_recent = now.duration_since(repeat.since) < REPEATED_FOR;
+            if !is_recent && repeat.repetitions > 0 {
+                expired.push(RepeatedLine { line: line.clone(), times: repeat.repetitions });
             }
-            lasts
+            is_recent
         });
-        over
+        expired
     }
 
-    /// When the time of a line is over next.
-    pub(super) fn next_over(&self, now: Instant) -> Option<Duration> {
-        let first = self.lately.lock().values().map(|repeat| repeat.since).min();
+    /// How long until the next line must be forgotten.
+    pub(super) fn time_until_expiry(&self, now: Instant) -> Option<Duration> {
+        let first = self.recent.lock().values().map(|repeat| repeat.since).min();
         first.map(|since| (since + REPEATED_FOR).saturating_duration_since(now))
     }
 }
 
-impl<S: Subscriber> Layer<S> for Repeats {
+impl<S: Subscriber> Layer<S> for RepeatedLines {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        // Who wants details wants each of them. What this module writes is no repetition.
+        // Debug and trace lines are always written, and so are the lines of this module.
         let meta = event.metadata();
         if *meta.level() > Level::INFO || meta.target() == module_path!() {
             return true;
         }
-        let mut line = Line(format!("{} ", meta.target()));
+        let mut line = LineText(format!("{} ", meta.target()));
         event.record(&mut line);
         self.is_new(line.0, Instant::now())
     }
 }
 
-/// A line as text, whatever the format of the log is.
-struct Line(String);
+/// A line as text, independent of the format of the log.
+struct LineText(String);
 
-impl Visit for Line {
+impl Visit for LineText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Writing to a string cannot fail.
         let _ = match field.name() {
@@ -103,10 +104,14 @@ impl Visit for Line {
     }
 }
 
-/// Writes how often lines came again.
-pub(super) fn log(repeated: Vec<Repeated>) {
-    for Repeated { line, times } in repeated {
-        tracing::warn!(times, line = line.trim_end(), "the same line came again and was counted");
+/// Logs how often lines were repeated.
+pub(super) fn log(repeated: Vec<RepeatedLine>) {
+    for RepeatedLine { line, times } in repeated {
+        tracing::warn!(
+            times,
+            line = line.trim_end(),
+            "a log line was repeated: its repetitions were only counted"
+        );
     }
 }
 
@@ -116,24 +121,24 @@ mod tests {
 
     #[test]
     fn the_same_line_is_written_once_and_then_counted() {
-        let (repeats, start) = (Repeats::default(), Instant::now());
-        assert_eq!(repeats.next_over(start), None);
-        let came: Vec<_> =
+        let (repeats, start) = (RepeatedLines::default(), Instant::now());
+        assert_eq!(repeats.time_until_expiry(start), None);
+        let is_new: Vec<_> =
             ["a", "b", "a", "a"].map(|line| repeats.is_new(line.into(), start)).into();
-        assert_eq!(came, [true, true, false, false]);
-        assert_eq!(repeats.next_over(start), Some(REPEATED_FOR));
-        assert_eq!(repeats.take_over(start + REPEATED_FOR / 2), []);
-        let over = repeats.take_over(start + REPEATED_FOR);
-        assert_eq!(over, [Repeated { line: "a".into(), times: 2 }]);
+        assert_eq!(is_new, [true, true, false, false]);
+        assert_eq!(repeats.time_until_expiry(start), Some(REPEATED_FOR));
+        assert_eq!(repeats.take_expired(start + REPEATED_FOR / 2), []);
+        let expired = repeats.take_expired(start + REPEATED_FOR);
+        assert_eq!(expired, [RepeatedLine { line: "a".into(), times: 2 }]);
         assert!(repeats.is_new("a".into(), start + REPEATED_FOR), "it is written again");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let (repeats, now) = (Repeats::default(), Instant::now());
+    fn the_number_of_remembered_lines_is_bounded() {
+        let (repeats, now) = (RepeatedLines::default(), Instant::now());
         for n in 0..LINES_LEN_MAX * 2 {
             assert!(repeats.is_new(n.to_string(), now));
         }
-        assert_eq!(repeats.lately.lock().len(), LINES_LEN_MAX);
+        assert_eq!(repeats.recent.lock().len(), LINES_LEN_MAX);
     }
 }

@@ -1,7 +1,7 @@
-"""Drives a running server with the published Queen client (PyPI: queen-mq), unchanged.
+"""Tests a running server with the unchanged published Queen client (PyPI: queen-mq).
 
 Usage: python queen_client.py URL. Exits 0 and prints the number of checks if all hold.
-Works with the 0.15 and the 2.x line of the client.
+Works with the versions 0.15 and 2.x of the client.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def configure_push_pop_ack(client):
     check(gone["existed"] is True, gone)
 
 
-async def failures_end_in_the_dead_letters(client):
+async def failed_messages_become_dead_letters(client):
     queue = name("queen")
     await client.queue(queue).config({"retry_limit": 1}).create()
     await client.queue(queue).push([{"data": "bad", "transactionId": "x"}])
@@ -90,7 +90,7 @@ async def partitions_and_subscriptions(client):
     check(len({message["leaseId"] for message in messages}) == 1, messages)
     await client.ack(messages)
     fresh = client.queue(queue).group("fresh").subscription_mode("new")
-    check(await fresh.wait(False).pop() == [], "a new group that wants only what is new")
+    check(await fresh.wait(False).pop() == [], "a new group that begins at new messages")
     await client.queue(queue).partition("a").push([{"data": "later"}])
     messages = await client.queue(queue).group("fresh").wait(True).pop()
     check([message["data"] for message in messages] == ["later"], messages)
@@ -104,10 +104,10 @@ async def transactions(client):
     result = await client.transaction().queue(target).push([{"data": 2}]).ack(messages[0]).commit()
     check(result["success"] is True, result)
     check(await client.queue(source).wait(False).pop() == [], "acknowledged in the transaction")
-    check([m["data"] for m in await client.queue(target).pop()] == [2], "pushed in it")
+    check([m["data"] for m in await client.queue(target).pop()] == [2], "pushed in the transaction")
 
 
-async def the_administrator_sees_true_numbers(client):
+async def the_admin_api_returns_correct_counts(client):
     if not hasattr(client, "admin"):
         return
     admin, namespace = client.admin, name("adm")
@@ -163,11 +163,11 @@ async def main(url):
     try:
         for scenario in [
             configure_push_pop_ack,
-            failures_end_in_the_dead_letters,
+            failed_messages_become_dead_letters,
             a_consumer_waits_and_handles,
             partitions_and_subscriptions,
             transactions,
-            the_administrator_sees_true_numbers,
+            the_admin_api_returns_correct_counts,
         ]:
             await asyncio.wait_for(scenario(client), 60)
     finally:

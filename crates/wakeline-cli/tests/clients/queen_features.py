@@ -1,7 +1,8 @@
-"""Drives a running server through every feature that the published Queen client (PyPI: queen-mq) offers.
+"""Tests every feature of the published Queen client (PyPI: queen-mq) against a running server.
 
-Usage: python queen_features.py URL. Exits 0 and prints the number of checks if all hold. Works with the 0.15 and the
-2.x line of the client; what only one of them offers is checked with that one. The server must have encryption keys.
+Usage: python queen_features.py URL. Exits 0 and prints the number of checks if all hold. Works with the versions
+0.15 and 2.x of the client; features of only one version are checked with that version. The server must have
+encryption keys.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from queen_client import check, name
 
 
 async def gather(client, queue, count, **how):
-    """Pops until there are so many messages."""
+    """Pops until this many messages were received."""
     messages = []
     while len(messages) < count:
         builder = client.queue(queue).batch(10).partitions(10).wait(True).timeout_millis(20000)
@@ -27,7 +28,7 @@ async def gather(client, queue, count, **how):
     return messages
 
 
-async def every_option_is_taken_and_told(client):
+async def every_option_is_stored_and_returned(client):
     options = {
         "lease_time": 31,
         "retry_limit": 4,
@@ -45,22 +46,22 @@ async def every_option_is_taken_and_told(client):
         "dlq_after_max_retries": True,
     }
     created = await client.queue(name("options")).namespace("shop").task("pay").config(options).create()
-    told = created["options"]
+    returned = created["options"]
     for key, value in options.items():
         head, *rest = key.split("_")
         camel = head + "".join(word.capitalize() for word in rest)
-        check(told.get(camel) == value, f"{camel}: {told.get(camel)} instead of {value}")
+        check(returned.get(camel) == value, f"{camel}: {returned.get(camel)} instead of {value}")
     check((created["namespace"], created["task"]) == ("shop", "pay"), created)
 
 
-async def delays_keep_their_word(client):
+async def delayed_messages_are_not_early(client):
     queue = name("delayed")
     await client.queue(queue).config({"delayed_processing": 1}).create()
     began = time.monotonic()
     await client.queue(queue).push([{"data": 1}])
-    check(await client.queue(queue).wait(False).pop() == [], "not yet")
+    check(await client.queue(queue).wait(False).pop() == [], "the message is delayed")
     await gather(client, queue, 1)
-    check(time.monotonic() - began >= 0.9, "a second later")
+    check(time.monotonic() - began >= 0.9, "one second later")
 
 
 async def a_full_queue_refuses(client):
@@ -70,16 +71,16 @@ async def a_full_queue_refuses(client):
     try:
         async with asyncio.timeout(3):
             await client.queue(queue).push([{"data": "too many"}])
-        check(False, "a full queue took a message")
+        check(False, "a full queue accepted a message")
     except AssertionError:
         raise
     except Exception as error:
-        # 0.15 hears of it; 2.x tries again until it is told to stop.
+        # 0.15 raises the error; 2.x repeats the push until it is cancelled.
         check(isinstance(error, TimeoutError) or "is full" in str(error), repr(error))
-    check(len(await gather(client, queue, 2)) == 2, "what was there is there")
+    check(len(await gather(client, queue, 2)) == 2, "the stored messages are still there")
 
 
-async def what_is_too_old_is_gone(client):
+async def expired_messages_are_gone(client):
     queue = name("ttl")
     await client.queue(queue).config({"ttl": 1}).create()
     await client.queue(queue).push([{"data": "old"}])
@@ -89,7 +90,7 @@ async def what_is_too_old_is_gone(client):
 
 
 async def encrypted_queues_look_the_same(client):
-    queue = name("sealed")
+    queue = name("encrypted")
     await client.queue(queue).config({"encryption_enabled": True}).create()
     await client.queue(queue).push([{"data": {"card": "4242"}, "transactionId": "t"}])
     message = (await gather(client, queue, 1))[0]
@@ -115,7 +116,7 @@ async def buffered_pushes_arrive(client):
     for n in range(5):
         await client.queue(queue).buffer({"message_count": 100, "time_millis": 60000}).push([{"data": n}])
     await client.flush_all_buffers()
-    check([m["data"] for m in await gather(client, queue, 5)] == list(range(5)), "in their order")
+    check([m["data"] for m in await gather(client, queue, 5)] == list(range(5)), "in order")
 
 
 async def groups_are_listed_moved_and_deleted(client):
@@ -127,7 +128,7 @@ async def groups_are_listed_moved_and_deleted(client):
     check([g["totalLag"] for g in listed] == [0], listed)
     described = await admin.get_consumer_group(group)
     check(queue in str(described), described)
-    # Beyond the moment of the last push, back to the first one, and to the end again.
+    # The group is moved back before the first push, and then to the end again.
     hour = timedelta(hours=1)
     moved = await admin.seek_consumer_group(group, queue, {"timestamp": (datetime.now(timezone.utc) - hour).isoformat()})
     check((moved["success"], moved["partitionsUpdated"]) == (True, 1), moved)
@@ -135,18 +136,18 @@ async def groups_are_listed_moved_and_deleted(client):
     moved = await admin.seek_consumer_group(group, queue, {"toEnd": True})
     check(moved["seekToEnd"] is True, moved)
     check(await client.queue(queue).group(group).wait(False).pop() == [], "at the end")
-    check(isinstance(await admin.get_lagging_consumers(3600), list), "a list of those who lag")
+    check(isinstance(await admin.get_lagging_consumers(3600), list), "a list of lagging groups")
     changed = await client.update_consumer_group_timestamp(group, (datetime.now(timezone.utc) - hour).isoformat())
     check(changed["success"] is True, changed)
     gone = await admin.delete_consumer_group_for_queue(group, queue)
     check(gone["success"] is True, gone)
-    check([g for g in await admin.list_consumer_groups() if g["name"] == group] == [], "forgotten")
+    check([g for g in await admin.list_consumer_groups() if g["name"] == group] == [], "deleted")
 
 
 async def messages_are_browsed_and_moved(client):
     queue, admin = name("messages"), client.admin
     await client.queue(queue).config({"retry_limit": 0}).create()
-    check(await client.queue(queue).wait(False).pop() == [], "there is a reader")
+    check(await client.queue(queue).wait(False).pop() == [], "the group exists")
     await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(4)])
     listed = (await admin.list_messages(queue=queue))["messages"]
     check(sorted(m["transactionId"] for m in listed) == ["t0", "t1", "t2", "t3"], listed)
@@ -155,13 +156,13 @@ async def messages_are_browsed_and_moved(client):
     one = await admin.get_message(partition, "t1")
     check((one["payload"], one["queue"], one["status"]) == (1, queue, "pending"), one)
     if hasattr(client, "timer"):
-        # 2.x refuses to ask for the rest.
+        # 2.x does not send the other requests.
         return
     moved = await admin.move_message_to_dlq(partition, "t1")
     check(moved["success"] is True, moved)
     letters = await client.queue(queue).dlq().limit(1).offset(0).get()
     check(([m["transactionId"] for m in letters["messages"]], letters["total"]) == (["t1"], 1), letters)
-    check((await client.queue(queue).dlq().offset(1).get())["messages"] == [], "one only")
+    check((await client.queue(queue).dlq().offset(1).get())["messages"] == [], "only one dead letter")
     retried = await admin.retry_message(partition, "t1")
     check(retried["success"] is True, retried)
     check((await client.queue(queue).dlq().get())["total"] == 0, "no longer dead")
@@ -185,14 +186,14 @@ async def a_deleted_message_is_never_delivered(client):
         raise
     except Exception as error:
         check("not found" in str(error).lower(), repr(error))
-    check([m["data"] for m in await gather(client, queue, 2)] == [1, 3], "for those who read on")
+    check([m["data"] for m in await gather(client, queue, 2)] == [1, 3], "for a group that continues")
     later = await gather(client, queue, 2, group=name("later"))
-    check([m["data"] for m in later] == [1, 3], "for those who begin")
+    check([m["data"] for m in later] == [1, 3], "for a group that begins")
 
 
 async def queues_and_partitions_are_cleared(client):
     if hasattr(client, "timer"):
-        # 2.x refuses to ask.
+        # 2.x does not send these requests.
         return
     queue = name("cleared")
     for partition in ["a", "b"]:
@@ -201,21 +202,21 @@ async def queues_and_partitions_are_cleared(client):
     check([m["data"] for m in await gather(client, queue, 1)] == ["b"], "one partition only")
     await client.queue(queue).partition("b").push([{"data": "c"}])
     await client.admin.clear_queue(queue)
-    check(await client.queue(queue).group("other").wait(False).pop() == [], "all of it")
+    check(await client.queue(queue).group("other").wait(False).pop() == [], "the whole queue")
 
 
-async def consumers_leave_traces(client):
-    queue, trace, told = name("traced"), name("trace"), []
+async def consumers_record_traces(client):
+    queue, trace, results = name("traced"), name("trace"), []
 
     async def handler(message):
-        told.append(await message["trace"]({"traceName": trace, "eventType": "info", "data": {"step": 1}}))
-        told.append(message)
+        results.append(await message["trace"]({"traceName": trace, "eventType": "info", "data": {"step": 1}}))
+        results.append(message)
 
     await client.queue(queue).push([{"data": 1, "transactionId": "t"}])
     consuming = client.queue(queue).batch(1).limit(1).each().consume(handler)._execute()
     await asyncio.wait_for(consuming, 20)
-    check(told[0]["success"] is True, told[0])
-    partition, admin = told[1]["partitionId"], client.admin
+    check(results[0]["success"] is True, results[0])
+    partition, admin = results[1]["partitionId"], client.admin
     found = (await admin.get_traces_for_message(partition, "t"))["traces"]
     check([(t["event_type"], t["data"], t["trace_names"]) for t in found] == [("info", {"step": 1}, [trace])], found)
     found = await admin.get_traces_by_name(trace, limit=10)
@@ -231,13 +232,13 @@ async def transactions_are_all_or_nothing(client):
     await client.queue(one).push([{"data": "first", "transactionId": "x"}])
     transaction = client.transaction().ack(messages[0])
     if hasattr(client, "timer"):
-        # 0.15 sends no transaction ids here, so that nothing of it can be a duplicate.
+        # 0.15 sends no transaction ids here, so that the message cannot be a duplicate.
         transaction = transaction.queue(one).push([{"data": "again", "transactionId": "x"}])
     result = await transaction.queue(two).push([{"data": "second"}]).commit()
     check(result["success"] is True, result)
-    check([m["data"] for m in await gather(client, one, 1)] == ["first"], "what repeats is not stored twice")
-    check([m["data"] for m in await gather(client, two, 1)] == ["second"], "over many queues")
-    # The lease of the first is used up: nothing of the second transaction happens.
+    check([m["data"] for m in await gather(client, one, 1)] == ["first"], "a duplicate is not stored twice")
+    check([m["data"] for m in await gather(client, two, 1)] == ["second"], "over several queues")
+    # The lease of the first message is settled, so that the second transaction has no effect.
     try:
         refused = await client.transaction().ack(messages[0]).queue(two).push([{"data": "never"}]).commit()
         check(not refused["success"], refused)
@@ -245,37 +246,37 @@ async def transactions_are_all_or_nothing(client):
         raise
     except Exception as error:
         check("ACK operation failed" in str(error), repr(error))
-    check(await client.queue(two).group("look").batch(9).partitions(1).wait(False).pop() != [], "what was stored")
-    check(len(await client.queue(two).group("count").batch(9).wait(False).pop()) == 1, "and nothing more")
+    check(await client.queue(two).group("look").batch(9).partitions(1).wait(False).pop() != [], "it is stored")
+    check(len(await client.queue(two).group("count").batch(9).wait(False).pop()) == 1, "no other message is stored")
 
 
-async def timers_are_set_and_taken_back(client):
+async def timers_are_set_and_cancelled(client):
     queue = name("timers")
     set_ = await client.timer(queue).key("k").payload({"n": 1}).after_ms(3_600_000).schedule()
     check((bool(set_), set_["status"]) == (True, "scheduled"), set_)
     again = await client.timer(queue).key("k").payload({"n": 2}).after_ms(300).schedule()
     check(again["status"] == "rescheduled", again)
     messages = await gather(client, queue, 1)
-    check([m["data"] for m in messages] == [{"n": 2}], "the later word counts")
+    check([m["data"] for m in messages] == [{"n": 2}], "the last payload counts")
     await client.ack(messages)
     await client.timer(queue).key("gone").payload(3).after_ms(3_600_000).schedule()
     peeked = await client.timers.peek(queue, "gone")
-    check(peeked, "it waits")
+    check(peeked, "the timer is pending")
     rows = await client.timers.list_all(queue)
     check([row["timerKey"] for row in rows] == ["gone"], rows)
-    check((await client.timer(queue).key("gone").cancel())["status"] == "cancelled", "taken back")
-    check((await client.timer(queue).key("gone").cancel())["status"] == "absent", "once")
+    check((await client.timer(queue).key("gone").cancel())["status"] == "cancelled", "cancelled")
+    check((await client.timer(queue).key("gone").cancel())["status"] == "absent", "cancelled once")
     source = name("source")
     await client.queue(source).push([{"data": 1}])
     message = (await gather(client, source, 1))[0]
     transaction = client.transaction().ack(message)
-    transaction = transaction.timer(queue).key("rider").payload("late").after_ms(200).schedule()
+    transaction = transaction.timer(queue).key("attached").payload("late").after_ms(200).schedule()
     result = await transaction.commit()
     check(result["success"] is True, result)
-    check([m["data"] for m in await gather(client, queue, 1)] == ["late"], "a timer rides along")
+    check([m["data"] for m in await gather(client, queue, 1)] == ["late"], "a timer of a transaction fires")
 
 
-async def maintenance_holds_everything_back(client):
+async def maintenance_holds_messages(client):
     queue, admin = name("held"), client.admin
     await client.queue(queue).push([{"data": "before"}])
     await gather(client, queue, 1)
@@ -284,9 +285,9 @@ async def maintenance_holds_everything_back(client):
         check(on["maintenanceMode"] is True, on)
         pushed = await client.queue(queue).partition("p").push([{"data": "meanwhile"}])
         check(pushed[0]["status"] == "buffered", pushed)
-        told = await admin.get_maintenance_mode()
-        check(told["bufferedMessages"] >= 1, told)
-        check(await client.queue(queue).partition("p").wait(False).pop() == [], "held back")
+        returned = await admin.get_maintenance_mode()
+        check(returned["bufferedMessages"] >= 1, returned)
+        check(await client.queue(queue).partition("p").wait(False).pop() == [], "the message is held")
     finally:
         off = await admin.set_maintenance_mode(False)
     check(off["maintenanceMode"] is False, off)
@@ -298,14 +299,14 @@ async def maintenance_holds_everything_back(client):
         check(await client.queue(queue).partition("p").wait(False).pop() == [], "paused")
     finally:
         await admin.set_pop_maintenance_mode(False)
-    check((await admin.get_pop_maintenance_mode())["popMaintenanceMode"] is False, "over")
+    check((await admin.get_pop_maintenance_mode())["popMaintenanceMode"] is False, "the maintenance has ended")
 
 
 SCENARIOS = [
-    every_option_is_taken_and_told,
-    delays_keep_their_word,
+    every_option_is_stored_and_returned,
+    delayed_messages_are_not_early,
     a_full_queue_refuses,
-    what_is_too_old_is_gone,
+    expired_messages_are_gone,
     encrypted_queues_look_the_same,
     namespaces_tasks_and_priorities,
     buffered_pushes_arrive,
@@ -313,7 +314,7 @@ SCENARIOS = [
     messages_are_browsed_and_moved,
     a_deleted_message_is_never_delivered,
     queues_and_partitions_are_cleared,
-    consumers_leave_traces,
+    consumers_record_traces,
     transactions_are_all_or_nothing,
 ]
 
@@ -322,9 +323,9 @@ async def main(url):
     client = Queen(url)
     scenarios = list(SCENARIOS)
     if hasattr(client, "timer"):
-        scenarios.append(timers_are_set_and_taken_back)
+        scenarios.append(timers_are_set_and_cancelled)
     if hasattr(client.admin, "set_maintenance_mode"):
-        scenarios.append(maintenance_holds_everything_back)
+        scenarios.append(maintenance_holds_messages)
     failed = []
     for scenario in scenarios:
         try:

@@ -1,4 +1,4 @@
-"""Pushes, pops and acks in SQL, in transactions of its own, by a driver of another language.
+"""Pushes, pops and acks in SQL within its own transactions, with a driver of another language.
 
 Usage: sql_client.py postgres://USER@HOST:PORT/DATABASE
 """
@@ -15,13 +15,13 @@ checks = 0
 def check(holds, what):
     global checks
     if not holds:
-        sys.exit(f"not so: {what}")
+        sys.exit(f"check failed: {what}")
     checks += 1
 
 
-place = urlparse(sys.argv[1])
+url = urlparse(sys.argv[1])
 db = pg8000.native.Connection(
-    place.username, host=place.hostname, port=place.port, database=place.path[1:]
+    url.username, host=url.hostname, port=url.port, database=url.path[1:]
 )
 POP = "SELECT partition_id, transaction_id, lease_token, payload FROM wakeline.pop('py', 10)"
 ACK = "SELECT wakeline.ack(:partition, :txn, :lease, p_status => :status, p_error => :error)"
@@ -36,14 +36,14 @@ def ack(row, status="completed", error=None):
 
 
 def popped(count):
-    """A node takes pushes over after their commit: a moment later."""
+    """Pops until there are messages: a node moves pushed rows to the queue shortly after their commit."""
     for _ in range(200):
         rows = pop()
         if rows:
             check(len(rows) == count, f"{count} were popped, not {len(rows)}")
             return rows
         time.sleep(0.05)
-    sys.exit("nothing came")
+    sys.exit("no message arrived")
 
 
 db.run("CREATE TEMPORARY TABLE done (id bigint PRIMARY KEY)")
@@ -57,28 +57,28 @@ for number in (3, 4):
 db.run("COMMIT")
 
 rows = popped(2)
-check([row[3]["id"] for row in rows] == [3, 4], "what was rolled back was never pushed")
-check(pop() == [], "what is leased is not popped again")
+check([row[3]["id"] for row in rows] == [3, 4], "rolled back pushes have no effect")
+check(pop() == [], "leased messages are not popped again")
 db.run("BEGIN")
 db.run("INSERT INTO done VALUES (:id)", id=rows[0][3]["id"])
 ack(rows[0])
 db.run("COMMIT")
 ack(rows[1], "failed", "from Python")
 rows = popped(1)
-check(rows[0][3]["id"] == 4, "what failed comes again")
+check(rows[0][3]["id"] == 4, "a failed message is delivered again")
 
 try:
     db.run("BEGIN")
     db.run("INSERT INTO done VALUES (99)")
     ack([rows[0][0], "another", rows[0][2]])
-    sys.exit("an ack of what the lease does not hold must fail")
+    sys.exit("an ack of a message that the lease does not include must fail")
 except pg8000.exceptions.DatabaseError as error:
-    check(error.args[0]["C"] == "P0002", "it says why")
+    check(error.args[0]["C"] == "P0002", "the error has the right SQLSTATE")
     db.run("ROLLBACK")
-ack(rows[0], "dlq", "given up")
-check(db.run("SELECT id FROM done") == [[3]], "done exactly once, and nothing else")
+ack(rows[0], "dlq", "rejected")
+check(db.run("SELECT id FROM done") == [[3]], "each message is processed exactly once")
 dead = db.run("SELECT payload, error FROM wakeline.dead_letter_messages WHERE queue = 'py'")
-check(dead == [[{"id": 4}, "given up"]], "the view shows it")
+check(dead == [[{"id": 4}, "rejected"]], "the view shows the dead letter")
 lag = db.run("SELECT lag FROM wakeline.consumer_groups WHERE queue = 'py'")
-check(lag == [[0]], "nothing is left")
+check(lag == [[0]], "no message is left")
 print(f"all {checks} checks hold")

@@ -1,16 +1,16 @@
-// Drives a running server with the published Svix SDK (npm: svix), unchanged.
+// Tests a running server with the unchanged published Svix SDK (npm: svix).
 //
 // Usage: NODE_PATH=.../node_modules node svix_client.cjs URL API_KEY. Exits 0 and prints the number
 // of checks if all hold.
 //
-// Whatever a receiver gets is verified with the published packages standardwebhooks and svix, and
-// ed25519 signatures with node:crypto.
+// Received requests are verified with the published packages standardwebhooks and svix, and ed25519
+// signatures with node:crypto.
 "use strict";
 
 const crypto = require("node:crypto");
 const http = require("node:http");
 const util = require("node:util");
-// Node 18 has it under another name; the SDK expects it here.
+// Node 18 has this under another name than the SDK expects.
 globalThis.crypto ??= crypto.webcrypto;
 
 const standardwebhooks = require("standardwebhooks");
@@ -37,18 +37,18 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const ago = (minutes) => new Date(Date.now() - minutes * 60_000);
 const newKey = (prefix) => prefix + crypto.randomBytes(32).toString("base64");
 
-/** Asks until the answer counts as true, and returns it. */
-async function until(what, ask) {
+/** Calls a function until its result is true, and returns the result. */
+async function until(what, fetchValue) {
   const end = Date.now() + WAIT_MS;
   for (;;) {
-    const answer = await ask();
+    const answer = await fetchValue();
     if (answer) return answer;
     check(Date.now() < end, `${what} does not come in time`);
     await pause(20);
   }
 }
 
-/** What the SDK throws for a request that is refused. */
+/** Returns the error that the SDK throws for a refused request. */
 async function thrown(promise) {
   let answer;
   try {
@@ -75,7 +75,7 @@ async function invalid(promise, ...place) {
   check(first.msg && first.type, first);
 }
 
-/** Keeps what comes by its path, and answers as it is told. */
+/** Records requests by their path, and answers with configured statuses. */
 class Receiver {
   constructor() {
     this.answers = {};
@@ -101,7 +101,7 @@ class Receiver {
     return `http://127.0.0.1:${this.server.address().port}${path}`;
   }
 
-  /** The oldest request to a path that is wanted, which is then forgotten. */
+  /** Removes and returns the oldest matching request to a path. */
   async take(path, wanted = () => true) {
     const found = () => (this.came[path] ?? []).find(wanted);
     const request = await until(`something for ${path}`, found);
@@ -110,9 +110,9 @@ class Receiver {
   }
 }
 
-/** Whether a request verifies; both packages must be of one mind. */
+/** Returns whether the signature is valid. Both packages must agree. */
 function verifies({ headers, body }, secret) {
-  const minds = [standardwebhooks, svix].map((library) => {
+  const results = [standardwebhooks, svix].map((library) => {
     try {
       const payload = new library.Webhook(secret).verify(body.toString(), headers);
       same(payload, JSON.parse(body));
@@ -123,11 +123,11 @@ function verifies({ headers, body }, secret) {
       throw error;
     }
   });
-  check(minds[0] === minds[1], "the packages differ");
-  return minds[0];
+  check(results[0] === results[1], "the packages differ");
+  return results[0];
 }
 
-/** The payload of a request, which must verify as it is and in no other way. */
+/** Returns the payload of a request. The signature must be valid for this request only. */
 function verified(request, secret) {
   const { headers, body } = request;
   check(verifies(request, secret), headers);
@@ -158,7 +158,7 @@ class Suite {
     this.api = new svix.Svix(apiKey, { serverUrl: url });
   }
 
-  /** Calls what only this server has. */
+  /** Calls a route that only this server has. */
   async own(method, path, body) {
     const headers = { authorization: `Bearer ${this.apiKey}`, "content-type": "application/json" };
     const answer = await fetch(this.url + path, { method, headers, body: JSON.stringify(body) });
@@ -199,13 +199,13 @@ class Suite {
     });
   }
 
-  /** Ids of a list, read forwards to its end; checks that going back gives the same. */
-  async pages(ask, limit = 3) {
+  /** Returns the ids of a list. Checks that reading backwards gives the same ids. */
+  async pages(fetchValue, limit = 3) {
     const forwards = [];
     let page;
     let iterator;
     do {
-      page = await ask({ limit, iterator });
+      page = await fetchValue({ limit, iterator });
       check(page.data.length <= limit, page);
       forwards.push(page.data.map((item) => item.id));
       iterator = page.iterator;
@@ -213,7 +213,7 @@ class Suite {
     const backwards = [forwards.at(-1)];
     iterator = page.prevIterator;
     while (forwards.length > 1) {
-      page = await ask({ limit, iterator });
+      page = await fetchValue({ limit, iterator });
       backwards.unshift(page.data.map((item) => item.id));
       if (page.done) break;
       iterator = page.prevIterator;
@@ -224,7 +224,7 @@ class Suite {
     return ids;
   }
 
-  // What follows is a check each.
+  // Each of the following methods is a test.
 
   async applications() {
     const api = this.api.application;
@@ -255,7 +255,7 @@ class Suite {
   async applicationLists() {
     const made = [];
     for (let n = 0; n < 7; n++) made.push((await this.api.application.get(await this.app())).id);
-    // Others make applications at the same time: only ours are compared.
+    // Other clients create applications at the same time: only those of this test are compared.
     const ours = (ids) => ids.filter((id) => made.includes(id));
     same(ours(await this.pages((options) => this.api.application.list(options), 4)), made);
     const newest = await this.api.application.list({ limit: 250, order: "descending" });
@@ -374,14 +374,14 @@ class Suite {
     same((await this.receiver.take(path)).body.toString(), raw);
     const text = svix.messageInRaw("invoice.raw", "<p>", "text/html");
     await invalid(api.create(app, text), "body", "transformationsParams", "headers");
-    check((await api.precheck(app, { eventType: "invoice.paid" })).active, "somebody listens");
+    check((await api.precheck(app, { eventType: "invoice.paid" })).active, "an endpoint is subscribed");
     await api.expungeContent(app, event);
     same((await api.get(app, event)).payload, { expired: true });
     const fresh = name("app");
     await this.send(fresh, { application: { name: "By a message", uid: fresh } });
     check((await this.api.application.get(fresh)).name === "By a message", fresh);
     await invalid(this.send(app, { eventType: "a b" }), "body", "eventType");
-    await refused(this.send(name("nobody")), "not_found", 404);
+    await refused(this.send(name("missing")), "not_found", 404);
   }
 
   async attempts() {
@@ -421,8 +421,8 @@ class Suite {
     }
     for (let n = 0; n < 5; n++) await this.send(app);
     await this.untilStats(app, good.id, { success: 6 });
-    const ask = (options) => api.listByEndpoint(app, good.id, options);
-    same((await this.pages(ask, 2)).length, 6);
+    const fetchValue = (options) => api.listByEndpoint(app, good.id, options);
+    same((await this.pages(fetchValue, 2)).length, 6);
     await api.expungeContent(app, sent.id, failed.id);
     check((await api.get(app, sent.id, failed.id)).response !== failed.response, "gone");
     await refused(api.get(app, sent.id, "atmpt_none"), "not_found", 404);
@@ -544,15 +544,15 @@ class Suite {
     const gone = await this.endpoint(app, "/operational/gone");
     this.receiver.answers["/operational/gone"] = 410;
     const sent = await this.send(app);
-    const told = async (kind) => {
+    const operationalEvent = async (kind) => {
       const ours = ({ body }) => {
         const { type, data } = JSON.parse(body);
         return type === kind && data.endpointId === gone.id;
       };
       return verified(await this.receiver.take(path, ours), secret).data;
     };
-    await told("endpoint.disabled");
-    same((await told("message.attempt.exhausted")).msgId, sent.id);
+    await operationalEvent("endpoint.disabled");
+    same((await operationalEvent("message.attempt.exhausted")).msgId, sent.id);
     check((await this.api.endpoint.get(app, gone.id)).disabled, "410 disables");
     const { resend } = this.api.messageAttempt;
     const again = () => resend.call(this.api.messageAttempt, app, sent.id, gone.id);

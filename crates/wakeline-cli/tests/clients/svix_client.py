@@ -1,4 +1,4 @@
-"""Drives a running server with the published Svix SDK (PyPI: svix), unchanged.
+"""Tests a running server with the unchanged published Svix SDK (PyPI: svix).
 
 Usage: python svix_client.py URL API_KEY. Exits 0 and prints the number of checks if all hold.
 
@@ -77,11 +77,11 @@ def name(base):
     return f"{base}-py-{uuid.uuid4().hex[:8]}"
 
 
-def until(what, ask):
-    """Asks until the answer counts as true, and returns it."""
+def until(what, fetch):
+    """Calls a function until its result is true, and returns the result."""
     end = time.monotonic() + WAIT_SECS
     while True:
-        answer = ask()
+        answer = fetch()
         if answer:
             return answer
         check(time.monotonic() < end, f"{what} does not come in time")
@@ -89,7 +89,7 @@ def until(what, ask):
 
 
 def refused(call, code, status):
-    """What the SDK raises for a request that is refused."""
+    """Checks the error that the SDK raises for a refused request."""
     try:
         answer = call()
     except HttpError as error:
@@ -100,7 +100,7 @@ def refused(call, code, status):
 
 
 def invalid(call, *place):
-    """What the SDK raises for a request with a mistake."""
+    """Checks the error that the SDK raises for an invalid request."""
     try:
         answer = call()
     except HTTPValidationError as error:
@@ -112,7 +112,7 @@ def invalid(call, *place):
 
 
 class Receiver:
-    """Keeps what comes by its path, and answers as it is told."""
+    """Records requests by their path, and answers with configured statuses."""
 
     def __init__(self):
         self.answers = {}
@@ -144,7 +144,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.server.server_address[1]}{path}"
 
     def take(self, path, wanted=lambda request: True):
-        """The oldest request to a path that is wanted, which is then forgotten."""
+        """Removes and returns the oldest matching request to a path."""
         def found():
             kept = self.came.get(path, [])
             return next((request for request in kept if wanted(request)), None)
@@ -158,7 +158,7 @@ class Receiver:
 
 
 def verifies(request, secret):
-    """Whether a request verifies; both packages must be of one mind."""
+    """Returns whether the signature is valid. Both packages must agree."""
     headers, body = request
     minds = set()
     try:
@@ -177,7 +177,7 @@ def verifies(request, secret):
 
 
 def verified(request, secret):
-    """The payload of a request, which must verify as it is and in no other way."""
+    """Returns the payload of a request. The signature must be valid for this request only."""
     headers, body = request
     check(verifies(request, secret), headers)
     check(not verifies((headers, body + b" "), secret), "a changed body")
@@ -209,7 +209,7 @@ class Suite:
         self.receiver = Receiver()
 
     def own(self, method, path, body):
-        """Calls what only this server has."""
+        """Calls a route that only this server has."""
         headers = {"authorization": f"Bearer {self.api_key}", "content-type": "application/json"}
         data = json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
@@ -247,11 +247,11 @@ class Suite:
 
         return until(f"the end of {task}", finished)
 
-    def pages(self, ask, limit=3):
-        """Ids of a list, read forwards to its end; checks that going back gives the same."""
+    def pages(self, fetch, limit=3):
+        """Returns the ids of a list. Checks that reading backwards gives the same ids."""
         forwards, iterator = [], None
         while True:
-            page = ask(limit, iterator)
+            page = fetch(limit, iterator)
             check(len(page.data) <= limit, page)
             forwards.append([item.id for item in page.data])
             if page.done:
@@ -259,7 +259,7 @@ class Suite:
             iterator = page.iterator
         backwards, iterator = [forwards[-1]], page.prev_iterator
         while len(forwards) > 1:
-            page = ask(limit, iterator)
+            page = fetch(limit, iterator)
             backwards.insert(0, [item.id for item in page.data])
             if page.done:
                 break
@@ -269,7 +269,7 @@ class Suite:
         check(len(set(ids)) == len(ids), "nothing comes twice")
         return ids
 
-    # What follows is a check each.
+    # Each of the following methods is a test.
 
     def applications(self):
         api, uid = self.api.application, name("app")
@@ -311,18 +311,18 @@ class Suite:
     def application_lists(self):
         made = [self.api.application.get(self.app()).id for _ in range(7)]
 
-        def ask(limit, iterator, order=Ordering.ASCENDING):
+        def fetch(limit, iterator, order=Ordering.ASCENDING):
             options = ApplicationListOptions(limit=limit, iterator=iterator, order=order)
             return self.api.application.list(options)
 
-        # Others make applications at the same time: only ours are compared.
-        ours = [found for found in self.pages(ask, limit=4) if found in made]
+        # Other clients create applications at the same time: only those of this test are compared.
+        ours = [found for found in self.pages(fetch, limit=4) if found in made]
         check(ours == made, ours)
-        newest = ask(250, None, Ordering.DESCENDING)
+        newest = fetch(250, None, Ordering.DESCENDING)
         ours = [found.id for found in newest.data if found.id in made]
         check(ours == made[::-1], ours)
-        invalid(lambda: ask(0, None), "query", "limit")
-        invalid(lambda: ask(5, "nonsense"), "query", "iterator")
+        invalid(lambda: fetch(0, None), "query", "limit")
+        invalid(lambda: fetch(5, "nonsense"), "query", "iterator")
 
     def event_types(self):
         api, kind = self.api.event_type, name("order").replace("-", "_")
@@ -376,10 +376,10 @@ class Suite:
 
         ids = [made.id] + [self.endpoint(app, "/endpoints", disabled=True).id for _ in range(6)]
 
-        def ask(limit, iterator):
+        def fetch(limit, iterator):
             return api.list(app, EndpointListOptions(limit=limit, iterator=iterator))
 
-        check(self.pages(ask) == ids, ids)
+        check(self.pages(fetch) == ids, ids)
         api.delete(app, uid)
         refused(lambda: api.get(app, uid), "not_found", 404)
         check(len(api.list(app).data) == 6, "one is gone")
@@ -416,7 +416,7 @@ class Suite:
         sent = self.send(app, payload=payload, event_id=event, channels=["eu"])
         check(sent.id.startswith("msg_") and sent.event_id == event, sent)
         check(sent.channels == ["eu"] and sent.event_type == "invoice.paid", sent)
-        check(sent.payload == {}, "the SDK asks for no content")
+        check(sent.payload == {}, "the SDK requests no content")
         request = self.receiver.take(path)
         check(verified(request, secret) == payload, request)
         check(request[0]["webhook-id"] == sent.id, request)
@@ -442,10 +442,10 @@ class Suite:
         for n in range(4):
             ids.insert(0, self.send(app, "order.made", {"n": n}).id)
 
-        def ask(limit, iterator):
+        def fetch(limit, iterator):
             return api.list(app, MessageListOptions(limit=limit, iterator=iterator))
 
-        check(self.pages(ask) == ids, "newest first")
+        check(self.pages(fetch) == ids, "newest first")
         listed = api.list(app, MessageListOptions(event_types=["invoice.paid"], with_content=True))
         check([found.payload for found in listed.data] == [payload], listed)
         listed = api.list(app, MessageListOptions(channel="eu"))
@@ -458,9 +458,9 @@ class Suite:
         api.create(app, message_in_raw("invoice.raw", raw))
         check(self.receiver.take(path)[1] == raw.encode(), "byte by byte")
         precheck = MessagePrecheckIn(event_type="invoice.paid")
-        check(api.precheck(app, precheck).active, "somebody listens")
-        precheck = MessagePrecheckIn(event_type="nobody.listens")
-        check(not api.precheck(app, precheck).active, "nobody listens")
+        check(api.precheck(app, precheck).active, "an endpoint is subscribed")
+        precheck = MessagePrecheckIn(event_type="not.subscribed")
+        check(not api.precheck(app, precheck).active, "no endpoint is subscribed")
         api.expunge_content(app, event)
         found = api.get(app, event, MessageGetOptions(with_content=True))
         check(found.payload == {"expired": True}, found)
@@ -472,7 +472,7 @@ class Suite:
         later = datetime.now(timezone.utc) + timedelta(days=1)
         invalid(lambda: self.send(app, deliver_at=later), "body", "deliverAt")
         invalid(lambda: self.send(app, tags=["x"]), "body", "tags")
-        refused(lambda: self.send(name("nobody")), "not_found", 404)
+        refused(lambda: self.send(name("missing")), "not_found", 404)
         refused(lambda: api.get(app, name("nothing")), "not_found", 404)
 
     def channels(self):
@@ -500,7 +500,7 @@ class Suite:
         (success,) = api.list_by_msg(app, sent.id, options).data
         check(success.status == MessageStatus.SUCCESS and success.status_text == "success", success)
         check((success.response_status_code, success.url) == (200, good.url), success)
-        check(success.response == "", "the SDK asks for no content")
+        check(success.response == "", "the SDK requests no content")
         options = MessageAttemptListByMsgOptions(status=MessageStatus.FAIL, with_content=True)
         (failed,) = api.list_by_msg(app, sent.id, options).data
         check(failed.endpoint_id == bad.id and failed.response_status_code == 500, failed)
@@ -539,11 +539,11 @@ class Suite:
             self.send(app)
         self.until_stats(app, good.id, success=6)
 
-        def ask(limit, iterator):
+        def fetch(limit, iterator):
             options = MessageAttemptListByEndpointOptions(limit=limit, iterator=iterator)
             return api.list_by_endpoint(app, good.id, options)
 
-        check(len(self.pages(ask, limit=2)) == 6, "all attempts")
+        check(len(self.pages(fetch, limit=2)) == 6, "all attempts")
         api.expunge_content(app, sent.id, failed.id)
         options = MessageAttemptListByMsgOptions(status=MessageStatus.FAIL, with_content=True)
         check(api.list_by_msg(app, sent.id, options).data[0].response != failed.response, "gone")
@@ -697,7 +697,7 @@ class Suite:
         self.receiver.answers["/operational/gone"] = 410
         sent = self.send(app)
 
-        def told(kind):
+        def operational_event(kind):
             def ours(request):
                 body = json.loads(request[1])
                 return body["type"] == kind and body["data"]["endpointId"] == gone.id
@@ -707,8 +707,8 @@ class Suite:
             verified(request, before)
             return verified(request, secret)["data"]
 
-        check(told("endpoint.disabled")["appId"].startswith("app_"), "disabled")
-        exhausted = told("message.attempt.exhausted")
+        check(operational_event("endpoint.disabled")["appId"].startswith("app_"), "disabled")
+        exhausted = operational_event("message.attempt.exhausted")
         check(exhausted["msgId"] == sent.id, exhausted)
         check(exhausted["lastAttempt"]["responseStatusCode"] == 410, exhausted)
         check(self.api.endpoint.get(app, gone.id).disabled, "410 disables")

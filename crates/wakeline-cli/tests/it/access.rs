@@ -1,10 +1,10 @@
-//! Keys and tokens of a running server, from the command line and from outside.
+//! API keys and tokens of a running server.
 
 use serde_json::{Value, json};
 
 use crate::support::{Server, Store, eventually, output_of, wakeline};
 
-/// Runs `wakeline` on a store: exit code, standard output, standard error.
+/// Runs `wakeline` on a store. Returns the exit code, standard output and standard error.
 async fn run(store: &Store, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = wakeline();
     command.env("WAKELINE_STORE", store.url()).args(arguments);
@@ -53,7 +53,7 @@ async fn queues_are_listed_from_the_command_line() {
         let (code, text, _) = run(&store, &["queues", "c"]).await;
         assert_eq!((code, text.lines().count()), (Some(0), 2), "{text}");
         assert!(text.contains("c 1 1 0 0 1 0 0"), "{text}");
-        // What happened since the last minute is written down on the way out.
+        // A server stores the statistics of the current minute when it stops.
         assert_eq!(server.terminate().await, Some(0));
         let server = Server::start(&store, &[]).await;
         let ops = server.client.call("GET", "/api/v1/analytics/queue-ops?queue=c", "").await;
@@ -66,10 +66,10 @@ async fn queues_are_listed_from_the_command_line() {
 }
 
 #[tokio::test]
-async fn keys_are_made_and_ended_while_servers_run() {
+async fn keys_are_created_and_revoked_while_servers_run() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
-        assert_eq!(status(&server, "").await, 204, "it is open");
+        assert_eq!(status(&server, "").await, 204, "the server requires no key");
         let create = ["key", "create", "--name", "ci", "--scope", "queue:pop:orders*", "--json"];
         let made = run_json(&store, &create).await.remove(0);
         let (id, key) = (made["id"].as_str().expect("an id"), made["key"].as_str().expect("a key"));
@@ -84,7 +84,7 @@ async fn keys_are_made_and_ended_while_servers_run() {
         let second = rotated["key"].as_str().expect("a key");
         eventually("the new secret is known", || async { status(&server, second).await == 204 })
             .await;
-        eventually("its use is noted", || async {
+        eventually("its use is recorded", || async {
             run_json(&store, &["key", "list", "--json"]).await[0]["lastUsedAt"].is_string()
         })
         .await;
@@ -92,7 +92,7 @@ async fn keys_are_made_and_ended_while_servers_run() {
         assert_eq!(code, Some(0));
         assert!(text.contains(id) && text.contains("queue:pop:orders*") && text.contains("live"));
         assert_eq!(run(&store, &["key", "revoke", id]).await.0, Some(0));
-        eventually("it has ended", || async { status(&server, second).await == 401 }).await;
+        eventually("the key is revoked", || async { status(&server, second).await == 401 }).await;
         let (code, _, error) = run(&store, &["key", "revoke", id]).await;
         assert_eq!(code, Some(1), "{error}");
         for wrong in [
@@ -130,7 +130,7 @@ async fn other_machines_are_served_once_there_is_a_key() {
 }
 
 #[tokio::test]
-async fn tokens_of_the_settings_are_taken() {
+async fn tokens_that_match_the_settings_are_accepted() {
     let store = Store::sqlite();
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("wakeline.toml");
@@ -159,7 +159,7 @@ async fn tokens_of_the_settings_are_taken() {
     assert_eq!(popped["messages"][0]["producerSub"], "alice");
 }
 
-/// A token signed with HS256.
+/// Returns a token that is signed with HS256.
 fn token(secret: &str, claims: &Value) -> String {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD as B64;

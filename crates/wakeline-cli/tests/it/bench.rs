@@ -1,4 +1,4 @@
-//! `wakeline bench wake`: measures on the store's database or disk, and leaves nothing there.
+//! `wakeline bench wake` measures on the database or disk of the store, and leaves nothing behind.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ async fn run(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// What lies in the folder of a file, or which schemas a database has.
-async fn places(store: &Store) -> Vec<String> {
+/// Returns the files in the folder of a SQLite store, or the schemas of a PostgreSQL database.
+async fn contents(store: &Store) -> Vec<String> {
     let mut names: Vec<String> = match store {
         Store::Sqlite(folder) => {
             let entries = std::fs::read_dir(folder.path()).expect("a folder");
@@ -43,7 +43,7 @@ async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind(
         }
         let server = Server::start(&store, &[]).await;
         server.client.push("turns", &[("p", "mine")]).await;
-        let before = places(&store).await;
+        let before = contents(&store).await;
         let short = ["--nodes=2", "--dispatchers=2", "--pushes=2", "--idle-seconds=0.3"];
         let (code, text, error) = run(&store.url(), &[&short[..], &["--json"]].concat()).await;
         assert_eq!(code, Some(0), "{}: {error}", store.name());
@@ -60,29 +60,29 @@ async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind(
             assert!(one["idleProcessorMillisPerNodeAndSecond"].as_f64() > Some(0.0), "{one}");
             let counts = matches!(store, Store::Postgres(_));
             assert_eq!(one[IDLE]["statements"].is_null(), !counts, "{one}");
-            // Ways that poll claim by the clock, not for a message.
-            let by_the_clock = polls || one["way"] == "compete, aggressive";
-            assert_eq!(one["statementsPerPush"].is_null(), !counts || by_the_clock, "{one}");
-            // The push, and a claim.
+            // Ways that poll claim at regular intervals, not for a message.
+            let claims_regularly = polls || one["way"] == "compete, aggressive";
+            assert_eq!(one["statementsPerPush"].is_null(), !counts || claims_regularly, "{one}");
+            // There are at least two statements: the push and a claim.
             let least = one["statementsPerPush"].as_f64().unwrap_or(2.0);
             assert!(least >= 2.0, "{one}");
-            // A node whose claims are slow, because the machine is busy, polls for a while.
+            // A node whose claims are slow on a busy machine polls for a while.
             let waits = !polls && one["way"] != "compete, aggressive";
             if waits && one["degraded"].is_null() {
                 assert_eq!(one[IDLE]["measured"], 0.0, "{one}");
             }
         }
         let predicted = |row: usize, what: &str| all[row][what]["predicted"].as_f64();
-        // On both nodes two dispatchers look on two queues every 50 ms.
+        // On both nodes, two dispatchers claim from two queues every 50 ms.
         assert_eq!(predicted(0, IDLE), Some(160.0));
         assert_eq!((predicted(6, CLAIMS), predicted(9, CLAIMS)), (Some(4.0), Some(2.0)));
         assert!(all[0][IDLE]["measured"].as_f64() > Some(0.0), "{}", all[0]);
         if let Store::Postgres(_) = &store {
             assert!(all[0][IDLE]["statements"].as_f64() > Some(0.0), "{}", all[0]);
         }
-        assert_eq!(places(&store).await, before, "{}", store.name());
+        assert_eq!(contents(&store).await, before, "{}", store.name());
         let mine = server.client.get("/api/v1/pop/queue/turns").await;
-        assert_eq!(mine.ids(), ["mine"], "a queue of the same name was left alone");
+        assert_eq!(mine.ids(), ["mine"], "a queue of the same name was not changed");
     }
 }
 
@@ -98,16 +98,16 @@ async fn the_ways_of_one_mode_are_shown_as_a_table() {
     assert!(lines[0].starts_with("WAY OF WAITING "), "{text}");
     assert!(lines[1].starts_with("compete, aggressive ") && lines[1].contains(" 1 x 2 "), "{text}");
     assert!(lines[4].starts_with("compete  ") && lines[4].contains(" 2 x 2 "), "{text}");
-    // Aligned: the last column, which is text, begins where its title does.
+    // The columns are aligned: the last one, which is text, begins where its title does.
     let column = lines[0].rfind("PREDICTED").expect("a title");
     assert!(lines[1..].iter().all(|line| line[column..].starts_with("below 5 ms")), "{text}");
-    assert_eq!(places(&store).await, Vec::<String>::new());
+    assert_eq!(contents(&store).await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn what_cannot_be_measured_is_an_error_that_says_why() {
     let missing = "sqlite:/nowhere/at/all.db";
-    let unreachable = "postgres://nobody@127.0.0.1:1/none";
+    let unreachable = "postgres://user@127.0.0.1:1/none";
     let there = Store::sqlite();
     for (url, arguments, code, named) in [
         (missing, &[][..], 1, "/nowhere/at"),
@@ -121,5 +121,5 @@ async fn what_cannot_be_measured_is_an_error_that_says_why() {
         assert_eq!(ended, Some(code), "{arguments:?}: {error}");
         assert!(error.contains(named) && text.is_empty(), "{arguments:?}: {error}");
     }
-    assert_eq!(places(&there).await, Vec::<String>::new());
+    assert_eq!(contents(&there).await, Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! The published clients of other people, unchanged.
+//! Published clients of other projects work unchanged.
 
 mod verify;
 
@@ -10,7 +10,7 @@ use crate::support::{Server, Store, wakeline};
 
 const API_KEY: &str = "a-key-that-only-the-tests-know";
 
-/// What `cargo xtask test` says about the clients that it installed.
+/// Returns a path that `cargo xtask test` sets for a client that it installed.
 fn installed(variable: &str) -> PathBuf {
     let there = std::env::var_os(variable);
     there.expect("run `cargo xtask test`, which installs the clients").into()
@@ -20,7 +20,7 @@ fn script(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "clients", name].iter().collect()
 }
 
-/// Runs a client's program to its end and shows what it says.
+/// Runs the program of a client to its end and prints its output.
 async fn run(mut program: Command, what: String) {
     let output = program.kill_on_drop(true).output().await.expect("the client runs");
     let (out, err) = (output.stdout, output.stderr);
@@ -36,11 +36,11 @@ async fn published_queen_clients_work_unchanged() {
 }
 
 #[tokio::test]
-async fn published_queen_clients_find_every_feature_that_they_offer() {
+async fn every_feature_of_the_published_queen_clients_works() {
     drive_with_queen("queen_features.py").await;
 }
 
-/// Runs a script with both lines of the client against both stores.
+/// Runs a script with both major versions of the client against both stores.
 async fn drive_with_queen(name: &str) {
     let interpreters = installed("WAKELINE_TEST_QUEEN");
     for store in Store::both().await {
@@ -55,7 +55,7 @@ async fn drive_with_queen(name: &str) {
 }
 
 #[tokio::test]
-async fn sql_functions_serve_a_driver_of_another_language_and_psql() {
+async fn sql_functions_work_from_another_driver_and_from_psql() {
     let store = Store::postgres().await;
     let _server = Server::start(&store, &[]).await;
     let mut driver = Command::new(installed("WAKELINE_TEST_SVIX_PYTHON"));
@@ -79,7 +79,7 @@ async fn sql_functions_serve_a_driver_of_another_language_and_psql() {
     run(psql, "psql".to_owned()).await;
 }
 
-/// A server that may call receivers on this machine.
+/// Starts a server that may call receivers on this machine.
 async fn serve(store: &Store, api_key: Option<&str>) -> Server {
     let key = wakeline().arg("encryption-key").output().await.expect("runs").stdout;
     let key = String::from_utf8(key).expect("UTF-8");
@@ -91,7 +91,7 @@ async fn serve(store: &Store, api_key: Option<&str>) -> Server {
     Server::spawn(command).await
 }
 
-/// Drives one server with the SDK for Python and the one for Node at the same time.
+/// Runs the SDK for Python and the one for Node at the same time against one server.
 async fn drive_with_svix(store: &Store) {
     let server = serve(store, Some(API_KEY)).await;
     let url = format!("http://{}", server.client.address);

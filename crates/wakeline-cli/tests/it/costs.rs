@@ -1,9 +1,10 @@
-//! What a message costs a store that has run for a while with the plans of its first minute.
+//! The cost of a message in a store that has run for a while with the query plans of its first
+//! minute.
 
 use crate::support::{Server, Store};
 
 #[tokio::test]
-async fn popping_and_acking_do_not_walk_the_log_behind_them() {
+async fn popping_and_acking_do_not_scan_consumed_messages() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let server = Server::start(&store, &[]).await;
@@ -16,8 +17,8 @@ async fn popping_and_acking_do_not_walk_the_log_behind_them() {
     for number in 0..300 {
         round(number).await;
     }
-    // A snapshot of autovacuum or of a statement that has to wait keeps dead versions for a while;
-    // a walk over the log would be seen in every window.
+    // A snapshot of autovacuum or of a waiting statement keeps dead row versions for a while. A
+    // scan of the log would show in every window.
     let words = [".claim(", ".settle(", ".push_slots("];
     let mut least = [i64::MAX; 3];
     for window in 0..5 {
@@ -37,7 +38,7 @@ async fn popping_and_acking_do_not_walk_the_log_behind_them() {
 }
 
 #[tokio::test]
-async fn popping_a_backlog_does_not_walk_what_an_old_snapshot_keeps() {
+async fn popping_a_backlog_does_not_scan_rows_that_an_old_snapshot_keeps() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let server = Server::start(&store, &[]).await;

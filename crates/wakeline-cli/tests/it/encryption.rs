@@ -1,4 +1,4 @@
-//! Encrypted queues from the binary: pushed, popped, under a new key.
+//! Encrypted queues of the binary: push, pop and a change of keys.
 
 use serde_json::json;
 
@@ -14,12 +14,12 @@ async fn rekey(store: &Store, keys: &str) -> (Option<i32>, String) {
     let mut command = wakeline();
     command.env("WAKELINE_ENCRYPTION_KEYS", keys).args(["rekey", "--store", &store.url()]);
     let output = output_of(command).await;
-    let told = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(told).expect("UTF-8"))
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(printed).expect("UTF-8"))
 }
 
 #[tokio::test]
-async fn what_is_sealed_outlives_a_change_of_keys() {
+async fn encrypted_data_outlives_a_change_of_keys() {
     for store in Store::both().await {
         let server = serve(&store, KEYS).await;
         let client = &server.client;
@@ -32,15 +32,21 @@ async fn what_is_sealed_outlives_a_change_of_keys() {
         hook.post("/api/v1/app/a/endpoint", url).await;
         let secret = hook.get("/api/v1/app/a/endpoint/e/secret").await;
 
-        let (code, told) = rekey(&store, OTHER).await;
-        assert_eq!(code, Some(1), "no key opens it: {told}");
-        assert!(told.contains("keep the old keys"), "{told}");
-        let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
-        assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("\"other\"") && told.contains("keep the older keys"), "{told}");
-        let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
-        assert_eq!(code, Some(0), "nothing is left to do: {told}");
-        assert!(told.contains("cannot check"), "the server still runs with the old key: {told}");
+        let (code, printed) = rekey(&store, OTHER).await;
+        assert_eq!(code, Some(1), "no key decrypts the data: {printed}");
+        assert!(printed.contains("keep the old keys"), "{printed}");
+        let (code, printed) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
+        assert_eq!(code, Some(0), "{printed}");
+        assert!(
+            printed.contains("\"other\"") && printed.contains("keep the older keys"),
+            "{printed}"
+        );
+        let (code, printed) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
+        assert_eq!(code, Some(0), "nothing is left to re-encrypt: {printed}");
+        assert!(
+            printed.contains("cannot check"),
+            "the server still runs with the old key: {printed}"
+        );
         assert_eq!(server.terminate().await, Some(0));
 
         let server = serve(&store, OTHER).await;
@@ -49,7 +55,7 @@ async fn what_is_sealed_outlives_a_change_of_keys() {
         assert_eq!(count, Some(2), "{}: {:?}", store.name(), popped.body);
         let audit = server.client.get("/api/v1/audit?act=store.rekey").await.json();
         let entries = audit["entries"].as_array().expect("entries").clone();
-        assert_eq!(entries.len(), 1, "once for all that was done: {entries:?}");
+        assert_eq!(entries.len(), 1, "one event for the whole run: {entries:?}");
         assert_eq!((&entries[0]["actor"], &entries[0]["target"]), (&json!("cli"), &json!("other")));
         assert_eq!(Hook(server.client).get("/api/v1/app/a/endpoint/e/secret").await, secret);
     }

@@ -1,5 +1,4 @@
-//! Requests that nobody would send, made from the OpenAPI document: whatever comes, the answer is
-//! not a failure of the server.
+//! Unusual requests that are generated from the OpenAPI document: no request makes the server fail.
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use crate::support::{Hook, Server, Store, long};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
-/// The time in which everything is answered that does not ask to wait for longer.
+/// Maximum time for the answer to a request that does not wait.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Values for every parameter of a path, in turn.
+/// Values for the parameters of a path; each request uses one of them for all parameters.
 const ODD_PARTS: [&str; 7] =
     ["0", "-1", "%00", "%F0%9F%98%80", "..%2F..", "00000000-0000-0000-0000-000000000000", "*"];
 
-/// Values for all parameters of a query at once, in turn.
+/// Values for the parameters of a query; each request uses one of them for all parameters.
 const ODD_VALUES: [&str; 6] = ["", "0", "-9223372036854775808", "NaN", "%00", "true"];
 
 fn odd_bodies() -> Vec<String> {
@@ -26,7 +25,7 @@ fn odd_bodies() -> Vec<String> {
     plain.into_iter().chain([deep]).collect()
 }
 
-/// Bodies that have the fields which a schema names, with values of one kind for all of them.
+/// Bodies with the fields that a schema names; all fields of a body have the same value.
 fn shaped_bodies(document: &Value, schema: &Value) -> Vec<String> {
     let resolved = match schema["$ref"].as_str() {
         Some(path) => document.pointer(&path[1..]).cloned().unwrap_or_default(),
@@ -41,8 +40,9 @@ fn shaped_bodies(document: &Value, schema: &Value) -> Vec<String> {
     values.iter().map(filled).collect()
 }
 
-/// The path with its parameters filled, and the query with all of its own.
-fn address(path: &str, operation: &Value, (part, value): (&str, &str)) -> String {
+/// Returns a path in which each parameter is `part`, with a query in which each parameter is
+/// `value`.
+fn address(path: &str, operation: &Value, part: &str, value: &str) -> String {
     let mut filled = String::new();
     for piece in path.split('/').skip(1) {
         let open = piece.starts_with('{');
@@ -51,7 +51,7 @@ fn address(path: &str, operation: &Value, (part, value): (&str, &str)) -> String
     let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
     let in_query = parameters.iter().filter(|one| one["in"] == "query");
     let names = in_query.filter_map(|one| one["name"].as_str());
-    // Nobody waits for long: this is about what is refused.
+    // No request waits for long: this test is about invalid values.
     let pairs = names.filter(|name| *name != "wait");
     let pairs: Vec<String> = pairs
         .map(|name| format!("{name}={}", if name == "timeout" { "100" } else { value }))
@@ -59,8 +59,16 @@ fn address(path: &str, operation: &Value, (part, value): (&str, &str)) -> String
     if pairs.is_empty() { filled } else { format!("{filled}?{}", pairs.join("&")) }
 }
 
-/// Calls, and keeps what the server failed at: an answer that does not come is a failure, too.
-async fn try_out(server: &Server, method: &str, (path, body): (&str, &str), bad: &mut Vec<String>) {
+/// One request of the test.
+struct OddRequest<'a> {
+    method: &'a str,
+    path: &'a str,
+    body: &'a str,
+}
+
+/// Sends a request, and adds a text to `bad` if the server failed. No answer is a failure, too.
+async fn try_out(server: &Server, request: OddRequest<'_>, bad: &mut Vec<String>) {
+    let OddRequest { method, path, body } = request;
     let calling = server.client;
     let call = calling.call(method, path, body);
     let Ok(answer) = tokio::time::timeout(ANSWER_MAX, call).await else {
@@ -74,7 +82,7 @@ async fn try_out(server: &Server, method: &str, (path, body): (&str, &str), bad:
     }
 }
 
-async fn walk(server: &Server) {
+async fn try_all_operations(server: &Server) {
     let document = server.client.get("/openapi.json").await.json();
     let (mut operations, mut bad) = (0, Vec::new());
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -87,13 +95,15 @@ async fn walk(server: &Server) {
             let method = method.to_uppercase();
             for (turn, part) in ODD_PARTS.iter().enumerate() {
                 let value = ODD_VALUES[turn % ODD_VALUES.len()];
-                let address = address(path, operation, (part, value));
-                try_out(server, &method, (&address, "{}"), &mut bad).await;
+                let address = address(path, operation, part, value);
+                let request = OddRequest { method: &method, path: &address, body: "{}" };
+                try_out(server, request, &mut bad).await;
             }
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-            let plain = address(path, operation, ("x", "1"));
+            let plain = address(path, operation, "x", "1");
             for body in odd_bodies().iter().chain(&shaped_bodies(&document, schema)) {
-                try_out(server, &method, (&plain, body), &mut bad).await;
+                let request = OddRequest { method: &method, path: &plain, body };
+                try_out(server, request, &mut bad).await;
             }
         }
     }
@@ -101,17 +111,17 @@ async fn walk(server: &Server) {
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// What the program for it finds. Only asked for by `cargo xtask test --long`, which installs it.
+/// Runs Schemathesis, which only `cargo xtask test --long` installs.
 async fn schemathesis(server: &Server) {
     let program = std::env::var_os("WAKELINE_TEST_SCHEMATHESIS").expect("installed for --long");
-    // It leaves a record of its requests where it runs.
+    // It writes a record of its requests into its working directory.
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(program);
     command.current_dir(folder.path());
     command.arg("run").arg(format!("http://{}/openapi.json", server.client.address));
     command.args(["--checks", "not_a_server_error", "--phases", "coverage,fuzzing"]);
     command.args(["--max-examples", "20", "--seed", "7", "--request-timeout", "10"]);
-    // A server that is told to refuse pushes answers 503.
+    // A server that refuses pushes during a maintenance answers 503.
     command.args(["--exclude-path-regex", "maintenance"]);
     command.args(["--suppress-health-check", "all", "--warnings", "off", "--no-color"]);
     let output = command.kill_on_drop(true).output().await.expect("it runs");
@@ -125,7 +135,7 @@ async fn schemathesis(server: &Server) {
 async fn no_request_makes_the_server_fail() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
-        walk(&server).await;
+        try_all_operations(&server).await;
         if long() {
             schemathesis(&server).await;
         }

@@ -1,13 +1,15 @@
-//! Thousands of parked pops on one node.
+//! Tests with thousands of parked pops on one node.
 
 use serde_json::json;
 
 use crate::support::{Parked, Server, Store, eventually, long};
 
-/// The design's 20 kB, with the connection: 16,000 to 17,100 were measured in a debug build.
+/// Maximum memory of a parked pop with its connection, which the design limits to 20 kB. In a debug
+/// build, 16,000 to 17,100 bytes were measured.
 const POLL_BYTES_MAX: u64 = 20_000;
 
-/// The design's 10,000; in the ordinary run on one of the stores, for its time.
+/// Number of parked pops: 10,000 as in the design. The ordinary run uses fewer on one of the stores
+/// to save time.
 fn herd_len(store: &Store) -> usize {
     match store {
         Store::Postgres(_) if !long() => 2_000,
@@ -15,7 +17,7 @@ fn herd_len(store: &Store) -> usize {
     }
 }
 
-/// Parks pops on so many queues in turn.
+/// Parks pops, distributed over a number of queues.
 async fn park(server: &Server, count: usize, queues: usize) -> Vec<Parked> {
     let mut parked = Vec::with_capacity(count);
     for n in 0..count {
@@ -26,7 +28,7 @@ async fn park(server: &Server, count: usize, queues: usize) -> Vec<Parked> {
     parked
 }
 
-/// Pushes a message for each of them, and reads their answers.
+/// Pushes a message for each parked pop, and reads the answers.
 async fn answer(server: &Server, parked: Vec<Parked>, queues: usize) {
     let count = parked.len();
     let item = |n: usize| {
@@ -47,10 +49,10 @@ async fn answer(server: &Server, parked: Vec<Parked>, queues: usize) {
 }
 
 #[tokio::test]
-async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
+async fn parked_polls_are_small_leave_nothing_behind_and_are_all_answered() {
     for store in Store::both().await {
         let count = herd_len(&store);
-        let flags = ["--default-timeout-ms", "120000", "--intentions-max", "20000"];
+        let flags = ["--default-timeout-ms", "120000", "--waiters-max", "20000"];
         let server = Server::start(&store, &flags).await;
         server.client.push("herd0", &[("warm", "warm")]).await;
         assert_eq!(server.client.get("/api/v1/pop/queue/herd0?autoAck=true").await.status, 200);
@@ -63,15 +65,18 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
 
         drop(parked);
         server.parked(0).await;
-        eventually("descriptors are back", || async { server.descriptors() <= descriptors + 2 })
-            .await;
+        eventually("the descriptors are closed", || async {
+            server.descriptors() <= descriptors + 2
+        })
+        .await;
 
         let parked = park(&server, count, 1).await;
         answer(&server, parked, 1).await;
     }
 }
 
-/// Polls and groups: the sizes of the design's capacity table, over real connections.
+/// Tests the numbers of polls and groups in the capacity table of the design, over real
+/// connections.
 #[tokio::test]
 async fn parked_polls_of_many_groups_are_all_answered() {
     let mut sizes = vec![(500, 200), (1_000, 500)];
@@ -82,16 +87,16 @@ async fn parked_polls_of_many_groups_are_all_answered() {
         for store in Store::both().await {
             let server = Server::start(&store, &["--default-timeout-ms", "120000"]).await;
             let parked = park(&server, polls, groups).await;
-            assert_eq!(server.wake().await["lines"], groups, "a group is a line");
+            assert_eq!(server.wake().await["lines"], groups, "each group has a line");
             answer(&server, parked, groups).await;
         }
     }
 }
 
 #[tokio::test]
-async fn one_waiter_too_many_is_told_to_come_back() {
+async fn one_waiter_too_many_is_refused_with_retry_after() {
     let store = Store::sqlite();
-    let server = Server::start(&store, &["--intentions-max", "3"]).await;
+    let server = Server::start(&store, &["--waiters-max", "3"]).await;
     let mut parked = Vec::new();
     for _ in 0..3 {
         parked.push(server.client.park("/api/v1/pop/queue/q?wait=true").await);

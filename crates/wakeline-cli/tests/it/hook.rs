@@ -1,4 +1,4 @@
-//! Webhooks from the binary: sent, drained, kept secret.
+//! Webhooks of the binary: delivery, shutdown and encryption keys.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Hook, KEYS, Mood, Receiver, Store, output_of, wakeline};
+use crate::support::{Behaviour, Hook, KEYS, Receiver, Store, output_of, wakeline};
 
 const NONE: Value = Value::Null;
 
-/// A key ring of the environment, as `wakeline encryption-key` prints it.
+/// Returns an encryption key that `wakeline encryption-key` prints.
 async fn new_key() -> String {
     let output = wakeline().arg("encryption-key").output().await.expect("runs");
     assert_eq!(output.status.code(), Some(0));
     String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
 }
 
-/// The file with the key of a SQLite store.
+/// The path of the encryption key file of a SQLite store.
 fn key_file(store: &Store) -> PathBuf {
     format!("{}.key", store.url().trim_start_matches("sqlite:")).into()
 }
 
 #[tokio::test]
-async fn a_delivery_under_way_at_sigterm_ends_in_the_log() {
+async fn a_delivery_in_flight_at_sigterm_is_logged_with_its_result() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
         let hook = Hook::open(&server).await;
-        let mut receiver = Receiver::start("e", Mood::Holds).await;
+        let mut receiver = Receiver::start("e", Behaviour::Holds).await;
         hook.endpoint(&receiver, json!({})).await;
         hook.send("m").await;
         receiver.got(1).await;
         server.signal(Signal::TERM);
-        receiver.becomes(Mood::Answers(204)).await;
+        receiver.set_behaviour(Behaviour::Answers(204)).await;
         assert_eq!(server.ended().await, Some(0), "{}", store.name());
         let came = receiver.log().remove(0);
         assert!(came.verified && came.mark == "m", "{came:?}");
@@ -45,7 +45,7 @@ async fn a_delivery_under_way_at_sigterm_ends_in_the_log() {
 }
 
 #[tokio::test]
-async fn sqlite_makes_a_key_beside_its_file_and_postgres_asks_for_one() {
+async fn sqlite_creates_a_key_beside_its_file_and_postgres_requires_one() {
     let store = Store::sqlite();
     let server = Hook::serve_with(None, &store.url(), &[]).await;
     let hook = Hook::open(&server).await;
@@ -68,12 +68,12 @@ async fn sqlite_makes_a_key_beside_its_file_and_postgres_asks_for_one() {
 }
 
 #[tokio::test]
-async fn a_database_without_the_key_of_its_endpoints_is_not_given_another_one() {
+async fn no_new_key_is_created_for_a_database_with_encrypted_endpoints() {
     let store = Store::sqlite();
     let server = Hook::serve_with(None, &store.url(), &[]).await;
     Hook::open(&server).await;
     assert_eq!(server.terminate().await, Some(0));
-    // Nothing was sealed so far: a lost key is no loss.
+    // Nothing was encrypted so far: a lost key is no loss.
     std::fs::remove_file(key_file(&store)).expect("removed");
     let server = Hook::serve_with(None, &store.url(), &[]).await;
     let hook = Hook(server.client);
@@ -88,7 +88,7 @@ async fn a_database_without_the_key_of_its_endpoints_is_not_given_another_one() 
     let error = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("w.db.key") && error.contains("--encryption-key-file"), "{error}");
-    assert!(!key_file(&store).exists(), "none was made");
+    assert!(!key_file(&store).exists(), "no key was created");
     std::fs::rename(kept, key_file(&store)).expect("moved back");
     let server = Hook::serve_with(None, &store.url(), &[]).await;
     let all = Hook(server.client).get("/api/v1/app/a/endpoint").await;
@@ -98,7 +98,7 @@ async fn a_database_without_the_key_of_its_endpoints_is_not_given_another_one() 
 }
 
 #[tokio::test]
-async fn keys_are_printed_and_mistakes_in_them_are_named() {
+async fn keys_are_printed_and_errors_in_them_are_reported() {
     let (one, two) = (new_key().await, new_key().await);
     assert_ne!(one, two);
     let output = wakeline().args(["encryption-key", "--id", "a b"]).output().await.expect("runs");
@@ -113,7 +113,7 @@ async fn keys_are_printed_and_mistakes_in_them_are_named() {
 }
 
 #[tokio::test]
-async fn a_new_key_seals_and_the_old_one_still_opens() {
+async fn a_new_key_encrypts_and_the_old_one_still_decrypts() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
         let hook = Hook::open(&server).await;

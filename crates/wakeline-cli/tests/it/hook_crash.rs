@@ -1,5 +1,5 @@
-//! kill -9 of the server, crashes of PostgreSQL and receivers that fail in every way, while
-//! webhooks go out: what was accepted arrives, every request is in the log, none comes early.
+//! kill -9 of the server, crashes of PostgreSQL and receivers that fail in every way while webhooks
+//! are sent: every accepted message arrives, every request is in the log, and none is early.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,63 +12,67 @@ use serde_json::{Value, json};
 
 use crate::hook_history::{Accepted, History, Planned, Report, Rules, check};
 use crate::support::{
-    Client, Dice, Hook, Mood, OwnPostgres, Receiver, Server, Store, ended, long, moment, now,
+    Behaviour, Client, Dice, Hook, OwnPostgres, Receiver, Server, Store, ended, long, now,
+    parse_time,
 };
 
 const WRITERS: usize = 3;
-/// The longest that one request may take, and the lease that follows from it.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_millis(500);
+/// The lease of a delivery, which follows from the timeout.
 const LEASE: Duration = Duration::from_millis(10_500);
-/// A fallback so rare that no schedule is saved by it, and no alarm about late answers.
+/// Flags for a fallback that is too rare to replace a schedule, and for tolerating late hints.
 const NO_FALLBACK: [&str; 4] =
     ["--fallback-poll-interval-ms", "3600000", "--notify-delivery-timeout-ms", "30000"];
-/// What the endpoint with outages goes through. It is well in between: no outage lasts so long that
-/// a schedule is used up.
-const OUTAGES: [Mood; 10] = [
-    Mood::Refuses,
-    Mood::Holds,
-    Mood::Resets,
-    Mood::Answers(200),
-    Mood::Drips,
-    Mood::Answers(500),
-    Mood::Answers(200),
-    Mood::Babbles,
-    Mood::BreaksOff,
-    Mood::Answers(200),
+/// The behaviours of the endpoint with outages, in turn. It works in between, so that no outage
+/// uses up a schedule.
+const OUTAGES: [Behaviour; 10] = [
+    Behaviour::Refuses,
+    Behaviour::Holds,
+    Behaviour::Resets,
+    Behaviour::Answers(200),
+    Behaviour::Drips,
+    Behaviour::Answers(500),
+    Behaviour::Answers(200),
+    Behaviour::SendsGarbage,
+    Behaviour::BreaksOff,
+    Behaviour::Answers(200),
 ];
 
-/// Waits between attempts: short at first, and so many that no delivery fails for good.
+/// The waits between attempts: short at first, and so many that no delivery fails permanently.
 fn schedule() -> Vec<Duration> {
     let first = [200, 400, 800].map(Duration::from_millis);
     first.into_iter().chain(std::iter::repeat_n(Duration::from_secs(1), 47)).collect()
 }
 
-/// The endpoints, with the receivers behind them.
-struct Field {
-    /// Its answers are always good.
+/// The endpoints and their receivers.
+struct Endpoints {
+    /// Always answers successfully.
     steady: Receiver,
-    /// Each answer is another.
-    moody: Receiver,
-    /// Goes from one kind of outage to the next.
+    /// Reacts differently to each request.
+    random: Receiver,
+    /// Has one kind of outage after the other.
     outage: Receiver,
-    /// Gets a few messages, in their order.
+    /// Gets some of the messages, in their order.
     ordered: Receiver,
-    /// Names by ids.
+    /// The names of the endpoints, by their ids.
     names: BTreeMap<String, String>,
 }
 
-impl Field {
-    async fn lay_out(hook: Hook) -> Self {
-        let mut field = Self {
-            steady: Receiver::start("steady", Mood::Answers(200)).await,
-            moody: Receiver::start("moody", Mood::Moody).await,
-            outage: Receiver::start("outage", Mood::Answers(200)).await,
-            ordered: Receiver::start("ordered", Mood::Unsteady).await,
+impl Endpoints {
+    async fn create(hook: Hook) -> Self {
+        let mut endpoints = Self {
+            steady: Receiver::start("steady", Behaviour::Answers(200)).await,
+            random: Receiver::start("random", Behaviour::Random).await,
+            outage: Receiver::start("outage", Behaviour::Answers(200)).await,
+            ordered: Receiver::start("ordered", Behaviour::SometimesFails).await,
             names: BTreeMap::new(),
         };
         let waits: Vec<f64> = schedule().iter().map(Duration::as_secs_f64).collect();
         let breaker = json!({"failures": 5, "openForSeconds": 0.3, "probes": 2});
-        for receiver in [&field.steady, &field.moody, &field.outage, &field.ordered] {
+        for receiver in
+            [&endpoints.steady, &endpoints.random, &endpoints.outage, &endpoints.ordered]
+        {
             let ordered = receiver.name == "ordered";
             let delivery = json!({
                 "timeoutSeconds": TIMEOUT.as_secs_f64(),
@@ -78,13 +82,13 @@ impl Field {
             });
             let types = ordered.then_some(["ordered"]);
             let id = hook.endpoint(receiver, json!({"delivery": delivery, "eventTypes": types}));
-            field.names.insert(id.await, receiver.name.clone());
+            endpoints.names.insert(id.await, receiver.name.clone());
         }
-        field
+        endpoints
     }
 
     fn all(&mut self) -> [&mut Receiver; 4] {
-        [&mut self.steady, &mut self.moody, &mut self.outage, &mut self.ordered]
+        [&mut self.steady, &mut self.random, &mut self.outage, &mut self.ordered]
     }
 
     fn name(&self, delivery: &Value) -> String {
@@ -92,8 +96,8 @@ impl Field {
     }
 }
 
-/// What senders and watchers share.
-struct Load {
+/// The state that senders and watchers share.
+struct WebhookLoad {
     address: Mutex<SocketAddr>,
     names: BTreeMap<String, String>,
     accepted: Mutex<Vec<Accepted>>,
@@ -102,8 +106,9 @@ struct Load {
     running: AtomicBool,
 }
 
-impl Load {
-    /// A call that may fail with its server: `None` if no whole answer came.
+impl WebhookLoad {
+    /// Sends a request to a server that may be killed. Returns `None` if there was no complete
+    /// answer.
     async fn call(&self, method: &str, path: &str, key: &str, body: &str) -> Option<(u16, Value)> {
         let client = Client::new(*self.address.lock());
         let header = format!("idempotency-key: {key}\r\n");
@@ -113,7 +118,7 @@ impl Load {
         Some((answer.status, json))
     }
 
-    /// Sends messages one after the other; repeats each until it is accepted.
+    /// Sends messages one after the other. Repeats each until it is accepted.
     async fn produce(self: Arc<Self>, writer: usize) {
         for number in 0.. {
             if !self.running.load(Ordering::SeqCst) {
@@ -129,7 +134,7 @@ impl Load {
                     Some((202, made)) => {
                         let message = made["id"].as_str().expect("an id").to_owned();
                         let mut endpoints =
-                            ["steady", "moody", "outage"].map(str::to_owned).to_vec();
+                            ["steady", "random", "outage"].map(str::to_owned).to_vec();
                         endpoints.extend(ordered.then(|| "ordered".to_owned()));
                         self.accepted.lock().push(Accepted { mark, message, endpoints });
                         break;
@@ -138,24 +143,24 @@ impl Load {
                     _ => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
-            self.ask_for_refusal(writer, number).await;
+            self.send_invalid(writer, number).await;
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     }
 
-    /// Now and then sends what cannot be accepted.
-    async fn ask_for_refusal(&self, writer: usize, number: usize) {
+    /// Sends an invalid message sometimes.
+    async fn send_invalid(&self, writer: usize, number: usize) {
         let mark = format!("x{writer}-{number}");
         let payload = json!({"mark": mark});
         let (path, body) = match number % 10 {
-            // The event's id is taken.
+            // The event id is used already.
             1 => (
                 "a",
                 json!({"eventType": "plain", "eventId": format!("w{writer}-{number}"),
                               "payload": payload}),
             ),
             4 => ("a", json!({"eventType": "not a type", "payload": payload})),
-            7 => ("nobody", json!({"eventType": "plain", "payload": payload})),
+            7 => ("missing", json!({"eventType": "plain", "payload": payload})),
             _ => return,
         };
         let path = format!("/api/v1/app/{path}/msg");
@@ -166,12 +171,12 @@ impl Load {
         self.refused.lock().push(mark);
     }
 
-    /// Looks at deliveries and notes what waits for when.
+    /// Reads deliveries, and records the times of their next attempts.
     async fn watch(self: Arc<Self>, seed: u64) {
         let mut dice = Dice::new(seed);
         while self.running.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let some = {
+            let chosen = {
                 let accepted = self.accepted.lock();
                 let recent = accepted.len().saturating_sub(40);
                 let span = accepted.len() - recent;
@@ -180,12 +185,12 @@ impl Load {
                     accepted[recent + place].message.clone()
                 })
             };
-            let Some(message) = some else { continue };
+            let Some(message) = chosen else { continue };
             let path = format!("/api/v1/app/a/msg/{message}/delivery");
             let Some((200, page)) = self.call("GET", &path, &message, "").await else { continue };
             let seen_at = now();
             for delivery in page["data"].as_array().expect("a list") {
-                let Some(next_at) = moment(&delivery["nextAttempt"]) else { continue };
+                let Some(next_at) = parse_time(&delivery["nextAttempt"]) else { continue };
                 let endpoint = self.names[delivery["endpointId"].as_str().expect("an id")].clone();
                 let message = message.clone();
                 self.planned.lock().push(Planned { endpoint, message, seen_at, next_at });
@@ -194,21 +199,21 @@ impl Load {
     }
 }
 
-/// Load on a server, and the field that it goes to.
-struct Run {
-    field: Field,
-    load: Arc<Load>,
+/// Webhooks that are sent to the endpoints while the test provokes failures.
+struct CrashRun {
+    endpoints: Endpoints,
+    load: Arc<WebhookLoad>,
     tasks: tokio::task::JoinSet<()>,
     dice: Dice,
     outages: usize,
 }
 
-impl Run {
+impl CrashRun {
     async fn begin(server: &Server, seed: u64) -> Self {
-        let field = Field::lay_out(Hook::open(server).await).await;
-        let load = Arc::new(Load {
+        let endpoints = Endpoints::create(Hook::open(server).await).await;
+        let load = Arc::new(WebhookLoad {
             address: Mutex::new(server.client.address),
-            names: field.names.clone(),
+            names: endpoints.names.clone(),
             accepted: Mutex::default(),
             refused: Mutex::default(),
             planned: Mutex::default(),
@@ -219,29 +224,29 @@ impl Run {
             tasks.spawn(Arc::clone(&load).produce(writer));
         }
         tasks.spawn(Arc::clone(&load).watch(seed + 1));
-        Self { field, load, tasks, dice: Dice::new(seed), outages: 0 }
+        Self { endpoints, load, tasks, dice: Dice::new(seed), outages: 0 }
     }
 
-    /// Lets time pass, with the next kind of outage.
-    async fn go_on(&mut self) {
-        self.field.outage.becomes(OUTAGES[self.outages % OUTAGES.len()]).await;
+    /// Starts the next kind of outage, and waits for less than a second.
+    async fn run_for_a_while(&mut self) {
+        self.endpoints.outage.set_behaviour(OUTAGES[self.outages % OUTAGES.len()]).await;
         self.outages += 1;
         tokio::time::sleep(Duration::from_millis(200 + self.dice.below(800))).await;
     }
 
-    /// Lets everything arrive, and judges what was seen.
+    /// Waits until everything has arrived, and checks the history.
     async fn end(mut self, server: &Server) -> Report {
         self.load.running.store(false, Ordering::SeqCst);
         while self.tasks.join_next().await.transpose().expect("no panic").is_some() {}
         let hook = Hook(server.client);
-        for receiver in self.field.all() {
-            receiver.becomes(Mood::Answers(200)).await;
+        for receiver in self.endpoints.all() {
+            receiver.set_behaviour(Behaviour::Answers(200)).await;
         }
         let started = Instant::now();
-        for receiver in self.field.all() {
+        for receiver in self.endpoints.all() {
             while hook.open_deliveries(&receiver.name).await > 0 {
-                let patience = Duration::from_secs(120);
-                assert!(started.elapsed() < patience, "{} still waits", receiver.name);
+                let limit = Duration::from_secs(120);
+                assert!(started.elapsed() < limit, "{} still waits", receiver.name);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -255,7 +260,7 @@ impl Run {
             planned: std::mem::take(&mut self.load.planned.lock()),
             ..History::default()
         };
-        for receiver in self.field.all() {
+        for receiver in self.endpoints.all() {
             let (name, ordered) = (receiver.name.clone(), receiver.name == "ordered");
             history.arrivals.extend(receiver.log());
             history.log.extend(hook.attempts(&name).await);
@@ -263,7 +268,7 @@ impl Run {
         }
         for accepted in &history.accepted {
             for delivery in hook.deliveries(&accepted.message).await {
-                history.ended.push(ended(&self.field.name(&delivery), &delivery));
+                history.ended.push(ended(&self.endpoints.name(&delivery), &delivery));
             }
         }
         check(&history)
@@ -282,17 +287,17 @@ async fn survive(store: &Store, kills: u64) {
     let seed = u64::from(std::process::id()) + 7;
     eprintln!("{}: {kills} kills, seed {seed}", store.name());
     let mut server = Hook::serve(&store.url(), &NO_FALLBACK).await;
-    let mut run = Run::begin(&server, seed).await;
+    let mut run = CrashRun::begin(&server, seed).await;
     for _ in 0..kills {
-        run.go_on().await;
+        run.run_for_a_while().await;
         server.kill().await;
         server = Hook::serve(&store.url(), &NO_FALLBACK).await;
         *run.load.address.lock() = server.client.address;
     }
-    run.go_on().await;
+    run.run_for_a_while().await;
     let report = run.end(&server).await;
     judge(store.name(), &report);
-    assert!(report.unknown > 0, "no kill hit a delivery: {report}");
+    assert!(report.unknown > 0, "no delivery was in flight at a kill: {report}");
 }
 
 #[tokio::test]
@@ -309,14 +314,14 @@ async fn a_database_that_crashes_during_deliveries_loses_none() {
     let server = Hook::serve(&postgres.url(), &NO_FALLBACK).await;
     let seed = u64::from(std::process::id()) + 11;
     eprintln!("{crashes} crashes, seed {seed}");
-    let mut run = Run::begin(&server, seed).await;
+    let mut run = CrashRun::begin(&server, seed).await;
     for _ in 0..crashes {
-        run.go_on().await;
+        run.run_for_a_while().await;
         postgres.stop();
-        run.go_on().await;
+        run.run_for_a_while().await;
         postgres.restart();
     }
-    run.go_on().await;
+    run.run_for_a_while().await;
     crate::support::eventually("it is ready again", || async {
         server.client.get("/readyz").await.status == 200
     })
@@ -325,12 +330,12 @@ async fn a_database_that_crashes_during_deliveries_loses_none() {
     judge("crashes of the database", &report);
 }
 
-/// Lets receivers fail in every way.
-async fn bear(store: &Store) {
+/// Sends webhooks to receivers that fail in every way.
+async fn survive_failing_receivers(store: &Store) {
     let server = Hook::serve(&store.url(), &NO_FALLBACK).await;
-    let mut run = Run::begin(&server, u64::from(std::process::id()) + 13).await;
+    let mut run = CrashRun::begin(&server, u64::from(std::process::id()) + 13).await;
     for _ in OUTAGES {
-        run.go_on().await;
+        run.run_for_a_while().await;
     }
     let report = run.end(&server).await;
     judge(store.name(), &report);
@@ -338,7 +343,7 @@ async fn bear(store: &Store) {
 }
 
 #[tokio::test]
-async fn receivers_may_fail_in_every_way_and_still_get_all() {
+async fn receivers_that_fail_in_every_way_get_all_messages() {
     let [sqlite, postgres] = Store::both().await;
-    tokio::join!(bear(&sqlite), bear(&postgres));
+    tokio::join!(survive_failing_receivers(&sqlite), survive_failing_receivers(&postgres));
 }

@@ -1,4 +1,4 @@
-//! `wakeline hook listen`: what the developer's own receiver says decides.
+//! `wakeline hook listen`: the answer of the developer's receiver decides about each event.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::support::{
-    Hook, Mood, Receiver, SECRET, Server, Store, eventually, output_of, wakeline,
+    Behaviour, Hook, Receiver, SECRET, Server, Store, eventually, output_of, wakeline,
 };
 
 fn listen(server: &Server, receiver: &Receiver) -> Command {
@@ -19,12 +19,12 @@ fn listen(server: &Server, receiver: &Receiver) -> Command {
     command
 }
 
-/// Starts it, and waits until it listens and has told the signing secret.
+/// Starts the command, and waits until it listens and has printed the signing secret.
 async fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let line = lines.next_line().await.expect("readable").expect("a line");
-    assert!(line.contains("events of a go to"), "{line}");
+    assert!(line.contains("events of a are forwarded to"), "{line}");
     let line = lines.next_line().await.expect("readable").expect("a line");
     assert!(line.contains("signed with the secret whsec_"), "{line}");
     (child, lines)
@@ -40,7 +40,7 @@ async fn stopped(mut child: Child, signal: Signal) -> Option<i32> {
 async fn listening_forwards_events_and_removes_its_endpoint() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
-        let receiver = Receiver::start("local", Mood::Answers(204)).await;
+        let receiver = Receiver::start("local", Behaviour::Answers(204)).await;
         let mut command = listen(&server, &receiver);
         command.args(["--event-types", "invoice.*"]);
         let (child, mut lines) = started(command).await;
@@ -65,10 +65,10 @@ async fn listening_forwards_events_and_removes_its_endpoint() {
 }
 
 #[tokio::test]
-async fn every_way_to_end_it_removes_its_endpoint() {
+async fn every_signal_that_ends_it_removes_its_endpoint() {
     let store = Store::sqlite();
     let server = Hook::serve(&store.url(), &[]).await;
-    let receiver = Receiver::start("local", Mood::Answers(204)).await;
+    let receiver = Receiver::start("local", Behaviour::Answers(204)).await;
     for signal in [Signal::TERM, Signal::HUP] {
         let (child, _lines) = started(listen(&server, &receiver)).await;
         let hook = Hook(server.client);
@@ -81,12 +81,12 @@ async fn every_way_to_end_it_removes_its_endpoint() {
 }
 
 #[tokio::test]
-async fn what_the_local_receiver_refuses_comes_again() {
+async fn an_event_that_the_local_receiver_refuses_is_delivered_again() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
         let hook = Hook::open(&server).await;
-        let mut receiver = Receiver::start("local", Mood::Answers(500)).await;
-        // Events that happen before anybody listens wait in a named endpoint.
+        let mut receiver = Receiver::start("local", Behaviour::Answers(500)).await;
+        // Events that are sent before the command runs wait in a named endpoint.
         let delivery = json!({"pull": true, "scheduleSeconds": [0.5, 0.5, 0.5, 0.5, 0.5]});
         let body = json!({"uid": "local", "secret": SECRET, "delivery": delivery});
         hook.post("/api/v1/app/a/endpoint", body).await;
@@ -100,14 +100,14 @@ async fn what_the_local_receiver_refuses_comes_again() {
             !hook.attempts("local").await.is_empty()
         })
         .await;
-        receiver.becomes(Mood::Answers(200)).await;
+        receiver.set_behaviour(Behaviour::Answers(200)).await;
         eventually("it arrives", || async {
             hook.deliveries("w-0").await[0]["state"] == "delivered"
         })
         .await;
         let log = hook.attempts("local").await;
         assert_eq!(log.len(), receiver.count(), "{}", store.name());
-        assert!(log.len() >= 2, "it came again");
+        assert!(log.len() >= 2, "the event was delivered again");
         assert!(receiver.log().iter().all(|arrival| arrival.verified), "signed like a webhook");
         assert_eq!(stopped(child, Signal::INT).await, Some(0));
         hook.get("/api/v1/app/a/endpoint/local").await;
@@ -119,7 +119,7 @@ async fn no_event_is_held_while_another_is_forwarded() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
         let hook = Hook::open(&server).await;
-        let mut receiver = Receiver::start("local", Mood::Holds).await;
+        let mut receiver = Receiver::start("local", Behaviour::Holds).await;
         let body = json!({"uid": "local", "delivery": {"pull": true}});
         hook.post("/api/v1/app/a/endpoint", body).await;
         for mark in ["first", "second"] {
@@ -131,7 +131,7 @@ async fn no_event_is_held_while_another_is_forwarded() {
         receiver.got(1).await;
         assert_eq!(hook.deliveries("first").await[0]["state"], "in_flight");
         assert_eq!(hook.deliveries("second").await[0]["state"], "pending", "{}", store.name());
-        receiver.becomes(Mood::Answers(200)).await;
+        receiver.set_behaviour(Behaviour::Answers(200)).await;
         eventually("both arrive", || async {
             hook.deliveries("second").await[0]["state"] == "delivered"
         })
@@ -142,11 +142,11 @@ async fn no_event_is_held_while_another_is_forwarded() {
 }
 
 #[tokio::test]
-async fn a_named_endpoint_is_used_as_it_is_and_not_if_it_is_called() {
+async fn a_named_endpoint_is_used_unchanged_and_only_if_it_is_a_pull_endpoint() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;
         let hook = Hook::open(&server).await;
-        let receiver = Receiver::start("local", Mood::Answers(200)).await;
+        let receiver = Receiver::start("local", Behaviour::Answers(200)).await;
         let body = json!({"uid": "live", "url": "http://127.0.0.1:9/", "description": "billing",
                           "eventTypes": ["invoice.paid"], "metadata": {"team": "blue"}});
         let live = hook.post("/api/v1/app/a/endpoint", body).await;

@@ -1,5 +1,5 @@
-//! Routes of webhooks over real HTTP, on both stores: what a request says happens as a whole or not
-//! at all, whoever else asks at the same time.
+//! Routes of webhooks over real HTTP, on both stores: a request takes effect as a whole or not at
+//! all, even with concurrent requests.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::support::{Hook, Server, Store};
 
 const NONE: Value = Value::Null;
 
-/// Rounds in which two meet.
+/// Number of rounds with two concurrent requests.
 const ROUNDS: u32 = 25;
 
-/// Keys that no other server of these tests has.
+/// Encryption keys that no other server of these tests has.
 const OTHER_KEYS: &str = "b:ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 
-/// A server with an application on each store.
+/// Starts a server with an application on each store.
 async fn each() -> Vec<(Store, Server, Hook)> {
     let mut all = Vec::new();
     for store in Store::both().await {
@@ -35,12 +35,12 @@ async fn pull(hook: &Hook, endpoint: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_cannot_be_signed_is_not_taken() {
+async fn an_event_that_cannot_be_signed_is_not_leased() {
     for (store, server, hook) in each().await {
         pull_endpoint(&hook, "p").await;
         hook.send("m").await;
         assert_eq!(server.terminate().await, Some(0));
-        // Without keys where that is possible, else with others.
+        // The server has no keys on PostgreSQL, and other keys on SQLite, which always has keys.
         let (keys, status) = match &store {
             Store::Sqlite(_) => (Some(OTHER_KEYS), 500),
             Store::Postgres(_) => (None, 503),
@@ -80,7 +80,7 @@ async fn an_expired_message_is_not_pulled_and_has_failed() {
 }
 
 #[tokio::test]
-async fn tokens_count_at_the_endpoint_that_gave_them_out() {
+async fn tokens_are_valid_only_at_the_endpoint_that_issued_them() {
     for (_store, _server, hook) in each().await {
         for uid in ["p", "q"] {
             pull_endpoint(&hook, uid).await;
@@ -157,8 +157,13 @@ async fn a_replacement_that_is_refused_changes_nothing() {
     }
 }
 
-/// Two patches at once, over and over: both count.
-async fn meet(hook: &Hook, path: &str, read: &str, patches: impl Fn(u32) -> [(Value, Value); 2]) {
+/// Sends two patches at the same time, repeatedly, and checks that both take effect.
+async fn patch_concurrently(
+    hook: &Hook,
+    path: &str,
+    read: &str,
+    patches: impl Fn(u32) -> [(Value, Value); 2],
+) {
     for round in 0..ROUNDS {
         let [(one, seen_one), (two, seen_two)] = patches(round);
         let (one, two) = (one.to_string(), two.to_string());
@@ -181,7 +186,7 @@ fn at(pointer: &str, is: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn two_who_change_different_things_at_once_both_succeed() {
+async fn concurrent_changes_of_different_fields_both_succeed() {
     for (_store, _server, hook) in each().await {
         let body = json!({"url": "http://127.0.0.1:9/", "uid": "e"});
         hook.expect(201, "POST", "/api/v1/app/a/endpoint", body).await;
@@ -189,7 +194,7 @@ async fn two_who_change_different_things_at_once_both_succeed() {
         hook.expect(201, "POST", "/api/v1/event-type", body).await;
 
         let endpoint = "/api/v1/app/a/endpoint/e";
-        meet(&hook, endpoint, endpoint, |n| {
+        patch_concurrently(&hook, endpoint, endpoint, |n| {
             let n = n + 1;
             [
                 (json!({"delivery": {"inFlightMax": n}}), at("/delivery/inFlightMax", n)),
@@ -198,7 +203,7 @@ async fn two_who_change_different_things_at_once_both_succeed() {
         })
         .await;
         let headers = "/api/v1/app/a/endpoint/e/headers";
-        meet(&hook, headers, headers, |n| {
+        patch_concurrently(&hook, headers, headers, |n| {
             let n = n.to_string();
             [
                 (json!({"headers": {"x-one": n}}), at("/headers/x-one", n.clone())),
@@ -206,7 +211,7 @@ async fn two_who_change_different_things_at_once_both_succeed() {
             ]
         })
         .await;
-        meet(&hook, "/api/v1/app/a", "/api/v1/app/a", |n| {
+        patch_concurrently(&hook, "/api/v1/app/a", "/api/v1/app/a", |n| {
             let name = format!("name {n}");
             let metadata = json!({"n": n.to_string()});
             [
@@ -216,7 +221,7 @@ async fn two_who_change_different_things_at_once_both_succeed() {
         })
         .await;
         let event_type = "/api/v1/event-type/t";
-        meet(&hook, event_type, event_type, |n| {
+        patch_concurrently(&hook, event_type, event_type, |n| {
             let (text, flag) = (n.to_string(), n % 2 == 0);
             [
                 (json!({"description": text}), at("/description", text.clone())),
@@ -228,7 +233,7 @@ async fn two_who_change_different_things_at_once_both_succeed() {
 }
 
 #[tokio::test]
-async fn archiving_a_type_takes_nothing_back() {
+async fn archiving_an_event_type_reverts_no_other_change() {
     for (_store, _server, hook) in each().await {
         let body = json!({"name": "t", "description": "d"});
         hook.expect(201, "POST", "/api/v1/event-type", body).await;
@@ -251,7 +256,7 @@ async fn archiving_a_type_takes_nothing_back() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_called_has_a_url() {
+async fn an_endpoint_that_does_not_pull_has_a_url() {
     for (_store, _server, hook) in each().await {
         pull_endpoint(&hook, "p").await;
         let path = "/api/v1/app/a/endpoint/p";
@@ -281,7 +286,7 @@ async fn the_first_operational_endpoint_can_be_put() {
 }
 
 #[tokio::test]
-async fn the_servers_own_application_stays_what_it_is() {
+async fn the_operational_application_cannot_be_changed_or_deleted() {
     for (_store, _server, hook) in each().await {
         let body = json!({"url": "http://127.0.0.1:9/", "uid": "ops"});
         hook.expect(201, "POST", "/api/v1/operational-webhook/endpoint", body).await;
@@ -321,7 +326,7 @@ async fn an_event_is_shown_as_it_was_posted() {
 }
 
 #[tokio::test]
-async fn attempts_of_an_event_come_in_pages() {
+async fn attempts_of_an_event_are_returned_in_pages() {
     for (_store, _server, hook) in each().await {
         for n in 0..3 {
             let id = format!("s{n}");

@@ -1,5 +1,5 @@
-//! Clients that mean ill, or do not know HTTP: each gets its status, nothing is stored, and the
-//! node works on.
+//! Malicious clients, and clients that violate HTTP: each request is answered with the right
+//! status, nothing is stored, and the node keeps working.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const PUSH: &str = r#"{"items":[{"queue":"victim","payload":1}]}"#;
 /// Sends bytes, and reads the statuses of all answers until the server closes the connection.
 async fn raw(server: &Server, bytes: &[u8]) -> Vec<u16> {
     let mut stream = TcpStream::connect(server.client.address).await.expect("connected");
-    // The server may answer and close before it has read all of it.
+    // The server may answer and close the connection before it has read all bytes.
     let _ = stream.write_all(bytes).await;
     statuses(&mut stream).await
 }
 
-/// The same for what breaks off: the client says that no more comes.
-async fn broken_off(server: &Server, bytes: &[u8]) -> Vec<u16> {
+/// The same for an incomplete request: the client closes its side of the connection after it.
+async fn send_and_close(server: &Server, bytes: &[u8]) -> Vec<u16> {
     let mut stream = TcpStream::connect(server.client.address).await.expect("connected");
     let _ = stream.write_all(bytes).await;
     let _ = stream.shutdown().await;
@@ -30,14 +30,14 @@ async fn broken_off(server: &Server, bytes: &[u8]) -> Vec<u16> {
 async fn statuses(stream: &mut TcpStream) -> Vec<u16> {
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer));
-    // A reset after the answer is as good as an end.
+    // A reset after the answer is accepted like an orderly end.
     let _ = read.await.expect("the server closes the connection");
     let text = String::from_utf8_lossy(&answer);
     let heads = text.match_indices("HTTP/1.1 ").map(|(at, head)| at + head.len());
     heads.map(|at| text[at..at + 3].parse().expect("a status")).collect()
 }
 
-/// A push with a head of its own.
+/// Returns a push with additional header lines.
 fn push(head: &str) -> Vec<u8> {
     let length = PUSH.len();
     format!(
@@ -47,12 +47,12 @@ fn push(head: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A request without a body.
-fn ask(method: &str, path: &str) -> Vec<u8> {
+/// Returns a request without a body.
+fn bodiless(method: &str, path: &str) -> Vec<u8> {
     format!("{method} {path} HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
-/// A body that is framed in a way of its own.
+/// Returns a push with other headers that frame its body.
 fn framed(framing: &str, body: &str) -> Vec<u8> {
     format!(
         "POST /api/v1/push HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n{framing}\r\n\r\n{body}"
@@ -60,7 +60,8 @@ fn framed(framing: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What is sent, under a name, and the statuses that answer it; none if the connection ends.
+/// A description, the bytes to send, and the expected statuses; none if the connection is closed
+/// without an answer.
 type Attempt = (&'static str, Vec<u8>, &'static [u16]);
 
 fn broken_framing() -> Vec<Attempt> {
@@ -84,7 +85,7 @@ fn broken_framing() -> Vec<Attempt> {
         ("a space before the colon", push("x-a : b\r\n"), &[400]),
         ("a header of a megabyte", push(&format!("x-a: {}\r\n", "b".repeat(1 << 20))), &[431]),
         ("a thousand headers", push(&"x-a: b\r\n".repeat(1000)), &[431]),
-        ("HTTP/2 without asking", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[]),
+        ("HTTP/2 without negotiation", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[]),
         ("HTTP/3.7", b"GET /healthz HTTP/3.7\r\n\r\n".to_vec(), &[400]),
         (
             "TLS where there is none",
@@ -104,29 +105,37 @@ fn odd_requests() -> Vec<Attempt> {
             framed("content-type: text/xml\r\ncontent-length: 2", "{}"),
             &[415],
         ),
-        ("an unknown method", ask("FROB", "/api/v1/push"), &[405]),
-        ("TRACE", ask("TRACE", "/api/v1/push"), &[405]),
-        ("HEAD where only POST is", ask("HEAD", "/api/v1/push"), &[405]),
-        ("HEAD where GET is", ask("HEAD", "/healthz"), &[200]),
-        ("OPTIONS", ask("OPTIONS", "/api/v1/push"), &[405]),
-        ("CONNECT", ask("CONNECT", "example.com:443"), &[421]),
-        ("dots in the path", ask("GET", "/api/v1/../../healthz"), &[404]),
-        ("dots in disguise", ask("GET", "/api/v1/%2e%2e/%2e%2e/healthz"), &[404]),
-        ("two slashes", ask("GET", "//healthz"), &[404]),
-        ("a slash at the end", ask("GET", "/healthz/"), &[404]),
-        ("capitals", ask("GET", "/HEALTHZ"), &[404]),
-        ("a path that is not UTF-8", ask("GET", "/api/v1/pop/queue/%ff"), &[400]),
-        ("a zero in a name", ask("GET", "/api/v1/pop/queue/a%00b"), &[400]),
-        ("a path of 100 kB", ask("GET", &format!("/{}", "a".repeat(100_000))), &[414]),
-        ("a probe by another name", ask("GET", "http://evil.example/healthz"), &[200]),
-        ("somebody else's host", ask("GET", "http://evil.example/health"), &[421]),
-        ("an absurd batch", ask("GET", "/api/v1/pop/queue/q?batch=99999999999"), &[400]),
-        ("an absurd wait", ask("GET", "/api/v1/pop/queue/q?timeout=18446744073709551616"), &[400]),
+        ("an unknown method", bodiless("FROB", "/api/v1/push"), &[405]),
+        ("TRACE", bodiless("TRACE", "/api/v1/push"), &[405]),
+        ("HEAD where only POST is", bodiless("HEAD", "/api/v1/push"), &[405]),
+        ("HEAD where GET is", bodiless("HEAD", "/healthz"), &[200]),
+        ("OPTIONS", bodiless("OPTIONS", "/api/v1/push"), &[405]),
+        ("CONNECT", bodiless("CONNECT", "example.com:443"), &[421]),
+        ("dots in the path", bodiless("GET", "/api/v1/../../healthz"), &[404]),
+        ("dots in disguise", bodiless("GET", "/api/v1/%2e%2e/%2e%2e/healthz"), &[404]),
+        ("two slashes", bodiless("GET", "//healthz"), &[404]),
+        ("a slash at the end", bodiless("GET", "/healthz/"), &[404]),
+        ("capitals", bodiless("GET", "/HEALTHZ"), &[404]),
+        ("a path that is not UTF-8", bodiless("GET", "/api/v1/pop/queue/%ff"), &[400]),
+        ("a zero in a name", bodiless("GET", "/api/v1/pop/queue/a%00b"), &[400]),
+        ("a path of 100 kB", bodiless("GET", &format!("/{}", "a".repeat(100_000))), &[414]),
+        (
+            "a health probe with another host",
+            bodiless("GET", "http://evil.example/healthz"),
+            &[200],
+        ),
+        ("the host of another server", bodiless("GET", "http://evil.example/health"), &[421]),
+        ("an absurd batch", bodiless("GET", "/api/v1/pop/queue/q?batch=99999999999"), &[400]),
+        (
+            "an absurd wait",
+            bodiless("GET", "/api/v1/pop/queue/q?timeout=18446744073709551616"),
+            &[400],
+        ),
     ]
 }
 
 #[tokio::test]
-async fn whatever_is_sent_has_its_status_and_stores_nothing() {
+async fn invalid_requests_have_the_right_status_and_store_nothing() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
         let mut wrong = Vec::new();
@@ -136,7 +145,7 @@ async fn whatever_is_sent_has_its_status_and_stores_nothing() {
             }
         };
         for (what, bytes, expected) in broken_framing() {
-            judge(what, broken_off(&server, &bytes).await, expected);
+            judge(what, send_and_close(&server, &bytes).await, expected);
         }
         for (what, bytes, expected) in odd_requests() {
             judge(what, raw(&server, &bytes).await, expected);
@@ -171,7 +180,7 @@ async fn a_body_that_never_ends_is_cut_off_at_the_limit() {
 }
 
 #[tokio::test]
-async fn requests_in_one_go_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_their_order() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
         let mut bytes = Vec::new();
@@ -183,15 +192,15 @@ async fn requests_in_one_go_are_answered_in_their_order() {
             let one = String::from_utf8(one).expect("UTF-8").replace("connection: close\r\n", "");
             bytes.extend_from_slice(one.as_bytes());
         }
-        bytes.extend_from_slice(&ask("GET", "/api/v1/pop/queue/line?batch=10&autoAck=true"));
+        bytes.extend_from_slice(&bodiless("GET", "/api/v1/pop/queue/line?batch=10&autoAck=true"));
         assert_eq!(raw(&server, &bytes).await, [201, 201, 201, 200], "{}", store.name());
         let again = server.client.get("/api/v1/pop/queue/line").await;
-        assert_eq!(again.status, 204, "all three were in the answer: {again:?}");
+        assert_eq!(again.status, 204, "all three messages were in the answer: {again:?}");
     }
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_path_leads_around_the_key() {
+async fn no_spelling_of_a_path_bypasses_the_key() {
     let mut command = wakeline();
     command.env("WAKELINE_API_KEY", "a-key-that-only-the-tests-know");
     let store = Store::sqlite();
@@ -209,13 +218,13 @@ async fn no_spelling_of_a_path_leads_around_the_key() {
         "/api%2fv1%2fpop%2fqueue%2fq",
         "http://x/api/v1/pop/queue/q",
     ] {
-        let answered = raw(&server, &ask("GET", path)).await;
+        let answered = raw(&server, &bodiless("GET", path)).await;
         assert!(answered == [401] || answered == [404], "{path}: {answered:?}");
     }
 }
 
 #[tokio::test]
-async fn names_are_nothing_but_names() {
+async fn special_characters_in_names_have_no_effect() {
     let names = [
         "'; DROP TABLE wakeline.queues; --",
         "\"quoted\"",

@@ -1,4 +1,4 @@
-//! An idle server asks the database nothing.
+//! An idle server sends no statements but its sweeps.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use serde_json::json;
 
 use crate::support::{Hook, Server, Store, long};
 
-/// A busy machine may answer a hint late; that must not look like a lost one here.
-pub(crate) const PATIENT: [&str; 2] = ["--notify-delivery-timeout-ms", "30000"];
+/// Flags for a server that tolerates late hints: on a busy machine a hint may be handled late,
+/// which must not look like a lost hint.
+pub(crate) const TOLERATE_LATE_HINTS: [&str; 2] = ["--notify-delivery-timeout-ms", "30000"];
 
-/// Clients that poll, and poll again when they were told that there is nothing.
+/// Starts clients that pop, and pop again when there was no message.
 pub(crate) fn pollers(
     server: &Server,
     queues: usize,
@@ -33,13 +34,13 @@ pub(crate) fn pollers(
 
 #[tokio::test]
 async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
-    // The short version keeps the proportions: two polls of a client to one sweep.
+    // The short version keeps the proportions: each client pops twice for each sweep.
     let (flags, warm, watch): (&[&str], _, _) = if long() {
-        (&PATIENT, Duration::from_secs(70), Duration::from_secs(300))
+        (&TOLERATE_LATE_HINTS, Duration::from_secs(70), Duration::from_secs(300))
     } else {
         let flags = &[
-            PATIENT[0],
-            PATIENT[1],
+            TOLERATE_LATE_HINTS[0],
+            TOLERATE_LATE_HINTS[1],
             "--default-timeout-ms",
             "1000",
             "--fallback-poll-interval-ms",
@@ -49,10 +50,10 @@ async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
     };
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    // With keys: a node that has none sends no webhooks, and waits for none.
+    // The server has keys: without keys it sends no webhooks, and does not wait for deliveries.
     let server = Hook::serve(&store.url(), flags).await;
     for queue in 0..10 {
-        // Something was there once, is leased, or will be due: idleness must not depend on it.
+        // Messages were consumed, are leased, or are delayed: idleness must not depend on that.
         server.client.push(&format!("q{queue}"), &[("p", "seen")]).await;
         for group in 0..2 {
             let path = format!("/api/v1/pop/queue/q{queue}?autoAck=true&consumerGroup=g{group}");
@@ -80,7 +81,8 @@ async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
     assert!(others.is_empty(), "statements of an idle server: {others:#?}");
     let calls: i64 = sweeps.iter().map(|(_, calls)| calls).sum();
     eprintln!("idle for {watch:?}: {calls} statements, all of them sweeps");
-    // Each face that waits has a sweep of its own: the pops, and the senders of webhooks.
+    // Each API with waiters has a sweep of its own: the queue API for pops, and the webhook API for
+    // senders.
     assert_eq!(sweeps.len(), 2, "{sweeps:?}");
     assert!(sweeps.iter().all(|(_, calls)| (1..=6).contains(calls)), "{sweeps:?}");
     assert!(clients.try_join_next().is_none(), "a client failed");

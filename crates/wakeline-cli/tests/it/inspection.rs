@@ -1,4 +1,4 @@
-//! Commands that look into a store: they make none, and say what they did not find.
+//! Commands that inspect a store do not create one, and name what they did not find.
 
 use wakeline_testkit::database::TestDatabase;
 
@@ -13,7 +13,7 @@ async fn run(store: &Store, arguments: &[&str]) -> (Option<i32>, String, String)
 }
 
 #[tokio::test]
-async fn commands_that_look_into_a_store_make_none() {
+async fn commands_that_inspect_a_store_do_not_create_one() {
     let empty = Store::Postgres(TestDatabase::empty().await);
     for store in [Store::sqlite(), empty] {
         for arguments in [
@@ -38,21 +38,25 @@ async fn commands_that_look_into_a_store_make_none() {
         match &store {
             Store::Sqlite(folder) => {
                 let files = std::fs::read_dir(folder.path()).expect("a folder").count();
-                assert_eq!(files, 0, "nothing was made");
+                assert_eq!(files, 0, "nothing was created");
             }
             Store::Postgres(_) => {
                 let (code, text, _) = run(&store, &["migrate", "status"]).await;
-                assert_eq!(code, Some(1), "nothing was made: {text}");
+                assert_eq!(code, Some(1), "nothing was created: {text}");
                 assert!(!text.contains("applied"), "{text}");
             }
         }
         let create = ["key", "create", "--name", "first", "--scope", "*:*:*"];
-        assert_eq!(run(&store, &create).await.0, Some(0), "a first key may come before a server");
+        assert_eq!(
+            run(&store, &create).await.0,
+            Some(0),
+            "the first key can be created before a server runs"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_an_error_and_not_in_the_audit() {
+async fn a_missing_target_is_an_error_and_not_in_the_audit() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
         server.client.push("q", &[("p", "a")]).await;
@@ -69,7 +73,7 @@ async fn what_is_not_there_is_an_error_and_not_in_the_audit() {
             assert!(error.contains(named) && text.is_empty(), "{text}{error}");
         }
         let (_, audit, _) = run(&store, &["audit", "--actor", "cli"]).await;
-        assert_eq!(audit, "", "{}: nothing was done", store.name());
+        assert_eq!(audit, "", "{}: no change was recorded", store.name());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lost listeners and lost databases cost latency, never work.
+//! A lost listener or a lost database causes latency, but loses no messages.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use wakeline_testkit::database::TestDatabase;
 
 use crate::support::{OwnPostgres, Proxy, Server, Store, eventually};
 
-/// Degraded polling that is quick to see, and a fallback that cannot help.
+/// Flags for polling that starts and ends quickly while degraded, and for a fallback that is too
+/// rare to help.
 const QUICK: [&str; 8] = [
     "--degraded-poll-interval-ms",
     "50",
@@ -24,8 +25,8 @@ async fn degraded(server: &Server) -> bool {
     server.wake().await["degraded"] != Value::Null
 }
 
-/// Nothing but what the test itself did is asked of the database for a while.
-async fn falls_silent(database: &TestDatabase) {
+/// Waits until no statements are sent to the database for a while.
+async fn wait_until_silent(database: &TestDatabase) {
     let started = Instant::now();
     loop {
         database.reset_statements().await;
@@ -39,7 +40,7 @@ async fn falls_silent(database: &TestDatabase) {
 }
 
 #[tokio::test]
-async fn a_cut_listener_is_bridged_by_polling_and_then_forgotten() {
+async fn a_node_polls_while_its_listener_is_cut_and_stops_afterwards() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let proxy = Proxy::start(database.address()).await;
@@ -56,19 +57,22 @@ async fn a_cut_listener_is_bridged_by_polling_and_then_forgotten() {
     let started = Instant::now();
     other.client.push("q", &[("p", "during the cut")]).await;
     assert_eq!(parked.answer().await.expect("an answer").ids(), ["during the cut"]);
-    assert!(started.elapsed() < Duration::from_secs(10), "by polling, not by the fallback");
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "answered by polling, not by the fallback"
+    );
 
     let parked = cut_off.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
-    proxy.mend();
+    proxy.restore();
     eventually("the listener is up again", || async { cut_off.wake().await["link"] == "up" }).await;
     eventually("polling ends", || async { !degraded(&cut_off).await }).await;
-    falls_silent(database).await;
+    wait_until_silent(database).await;
     other.client.push("q", &[("p", "after the cut")]).await;
     assert_eq!(parked.answer().await.expect("an answer").ids(), ["after the cut"]);
 }
 
 #[tokio::test]
-async fn a_database_that_restarts_is_found_again() {
+async fn a_node_reconnects_to_a_restarted_database() {
     let postgres = OwnPostgres::start();
     let server = Server::start_url(&postgres.url(), &QUICK).await;
     server.client.push("q", &[("p", "before")]).await;
@@ -78,20 +82,22 @@ async fn a_database_that_restarts_is_found_again() {
     server.parked(1).await;
 
     postgres.stop();
-    eventually("it says that it is not ready", || async {
+    eventually("the server is not ready", || async {
         server.client.get("/readyz").await.status == 503
     })
     .await;
     let refused = server.client.get("/api/v1/pop/queue/q").await;
     assert_eq!(refused.status, 503, "{refused:?}");
     postgres.restart();
-    eventually("it is ready again", || async { server.client.get("/readyz").await.status == 200 })
-        .await;
+    eventually("the server is ready again", || async {
+        server.client.get("/readyz").await.status == 200
+    })
+    .await;
     server.client.push("q", &[("p", "after")]).await;
     assert_eq!(parked.answer().await.expect("an answer").ids(), ["after"]);
     postgres.stop();
     postgres.restart();
-    eventually("a crash is survived too", || async {
+    eventually("the server also survives a crash", || async {
         let body = r#"{"items":[{"queue":"q","payload":1,"transactionId":"again"}]}"#;
         let pushed = server.client.call("POST", "/api/v1/push", body).await;
         pushed.is_ok_and(|answer| answer.status == 201)
@@ -100,14 +106,14 @@ async fn a_database_that_restarts_is_found_again() {
 }
 
 #[tokio::test]
-async fn without_notify_a_node_polls_and_says_so() {
+async fn without_notify_a_node_polls_and_health_shows_it() {
     let store = Store::postgres().await;
     let flags = [&QUICK[..], &["--notify", "off"]].concat();
     let a = Server::start(&store, &flags).await;
     let b = Server::start(&store, &flags).await;
     let parked = b.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
     b.parked(1).await;
-    eventually("it says why", || degraded(&b)).await;
+    eventually("health shows why it polls", || degraded(&b)).await;
     a.client.push("q", &[("p", "x")]).await;
     assert_eq!(parked.answer().await.expect("an answer").ids(), ["x"]);
 }

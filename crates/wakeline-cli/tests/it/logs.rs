@@ -1,4 +1,4 @@
-//! What a server says while it starts and while its database is away.
+//! The log of a server while it starts and while its database is unavailable.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn serve(url: &str) -> Command {
     command
 }
 
-/// Reads until there is a line with this in it.
+/// Reads lines until one contains the text.
 async fn line_with(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>, text: &str) -> String {
     let read = async {
         loop {
@@ -53,7 +53,7 @@ async fn logs_for_machines_are_json_and_nothing_else_is_printed() {
 }
 
 #[tokio::test]
-async fn a_node_that_sends_no_webhooks_says_so() {
+async fn a_node_that_sends_no_webhooks_reports_it() {
     for store in Store::both().await {
         let mut server = Server::spawn(serve(&store.url())).await;
         let webhooks = server.client.get("/health").await.json()["webhooks"].clone();
@@ -69,7 +69,7 @@ async fn a_node_that_sends_no_webhooks_says_so() {
 }
 
 #[tokio::test]
-async fn variables_of_the_other_server_are_noted_and_take_effect() {
+async fn variables_of_queen_are_logged_and_take_effect() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let mut command = serve(&store.url());
@@ -79,7 +79,7 @@ async fn variables_of_the_other_server_are_noted_and_take_effect() {
     let mut server = Server::spawn(command).await;
     let mut lines = BufReader::new(server.take_stderr()).lines();
     for name in ["POLL_WORKER_COUNT", "POLL_INTERVAL_MS", "USE_PRIORITY_DISPATCH"] {
-        line_with(&mut lines, &format!("{name} is taken as WAKELINE_")).await;
+        line_with(&mut lines, &format!("{name} is used as WAKELINE_")).await;
     }
     let mut session = database.client().await;
     let holding = session.transaction().await.expect("begun");
@@ -88,18 +88,18 @@ async fn variables_of_the_other_server_are_noted_and_take_effect() {
     for _ in 0..5 {
         parked.push(server.client.park("/api/v1/pop/queue/q?wait=true&timeout=30000").await);
     }
-    let claims = "wakeline_wake_claims_in_flight{face=\"queue\"}";
+    let claims = "wakeline_wake_claims_in_flight{api=\"queue\"}";
     eventually("three claims at a time", || async { server.metric(claims).await == 3 }).await;
     holding.rollback().await.expect("let go");
-    let empty = "wakeline_wake_claims_total{face=\"queue\",outcome=\"empty\"}";
-    eventually("everybody has claimed", || async { server.metric(empty).await == 5 }).await;
-    // By default they would claim again ten times.
+    let empty = "wakeline_wake_claims_total{api=\"queue\",outcome=\"empty\"}";
+    eventually("all pops have claimed", || async { server.metric(empty).await == 5 }).await;
+    // By default the pops would claim ten more times.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(server.metric(empty).await, 5, "the next claims are an hour away");
 }
 
 #[tokio::test]
-async fn a_start_waits_for_the_database_and_says_so() {
+async fn a_start_waits_for_the_database_and_logs_it() {
     let postgres = OwnPostgres::start();
     postgres.stop();
     let mut command = serve(&postgres.url());
@@ -112,15 +112,15 @@ async fn a_start_waits_for_the_database_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_start_gives_up_in_the_end_and_at_once_where_waiting_does_not_help() {
-    let mut command = serve("postgres://nobody@127.0.0.1:1/none");
+async fn a_start_fails_after_a_timeout_and_at_once_if_waiting_does_not_help() {
+    let mut command = serve("postgres://user@127.0.0.1:1/none");
     command.args(["--store-wait-ms", "300"]);
     let output = output_of(command).await;
     let error = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("store_wait_ms") && error.contains("refused"), "{error}");
 
-    let mut command = serve("postgres://nobody@127.0.0.1:1/none");
+    let mut command = serve("postgres://user@127.0.0.1:1/none");
     command.args(["--store-wait-ms", "0", "--log-format", "json"]);
     let output = output_of(command).await;
     assert_eq!(output.status.code(), Some(1));
@@ -154,7 +154,7 @@ async fn a_lost_listener_is_logged_with_its_cause() {
 }
 
 #[tokio::test]
-async fn trouble_that_repeats_is_counted_and_not_written_over_and_over() {
+async fn repeated_errors_are_counted_instead_of_written() {
     let postgres = OwnPostgres::start();
     let mut server = Server::spawn(serve(&postgres.url())).await;
     let mut lines = BufReader::new(server.take_stderr()).lines();
@@ -170,7 +170,7 @@ async fn trouble_that_repeats_is_counted_and_not_written_over_and_over() {
     for _ in 0..300 {
         assert_eq!(server.client.get("/api/v1/resources/queues").await.status, 503);
     }
-    // The rest of the database's trouble is over by then, too.
+    // Errors of background tasks are logged in this time, too.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(server.terminate().await, Some(0));
     let all = reading.await.expect("no panic");

@@ -1,4 +1,4 @@
-//! The whole binary: real processes, real sockets, a real PostgreSQL.
+//! Tests of the whole binary, with real processes, real sockets and a real PostgreSQL.
 
 mod access;
 mod bench;
@@ -6,6 +6,8 @@ mod clients;
 mod costs;
 mod crash;
 mod encryption;
+mod examples;
+mod failure_modes;
 mod fuzz;
 mod heal;
 mod herd;
@@ -38,6 +40,5 @@ mod signals;
 mod support;
 mod tls;
 mod transactions;
-mod traps;
 mod widening;
 mod wording;

@@ -1,4 +1,4 @@
-//! Maintenance of running servers: on all nodes, by the command line, across kill -9.
+//! Maintenance of running servers: on all nodes, from the command line, and after kill -9.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Server, Store, output_of, wakeline};
 
-/// A fallback so rare that a test that passes was not saved by it.
+/// Flags for a fallback that is too rare to let a test pass, and for tolerating late hints.
 const NO_FALLBACK: [&str; 4] =
     ["--fallback-poll-interval-ms", "3600000", "--notify-delivery-timeout-ms", "30000"];
 const PATH: &str = "/api/v1/system/maintenance";
@@ -29,7 +29,7 @@ async fn push(client: &Client, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn all_nodes_obey_at_once_and_wake_at_the_end() {
+async fn a_maintenance_applies_to_all_nodes_at_once_and_its_end_wakes_waiters() {
     for store in Store::both().await {
         let a = Server::start(&store, &NO_FALLBACK).await;
         let b = Server::start(&store, &NO_FALLBACK).await;
@@ -42,7 +42,7 @@ async fn all_nodes_obey_at_once_and_wake_at_the_end() {
         }
         assert_eq!(b.client.get(PATH).await.json()["bufferedMessages"], 6);
         let pop = "/api/v1/pop/queue/q?wait=true&timeout=60000&autoAck=true&batch=1";
-        assert_eq!(b.client.get(pop).await.ids(), ["0"], "consumers go on");
+        assert_eq!(b.client.get(pop).await.ids(), ["0"], "consumers continue");
         let paused = b.client.post(&format!("{PATH}/pop"), json!({"enabled": true})).await;
         assert_eq!(paused.json()["popMaintenanceMode"], true);
         let (first, second) = (a.client.park(pop).await, b.client.park(pop).await);
@@ -56,17 +56,18 @@ async fn all_nodes_obey_at_once_and_wake_at_the_end() {
         let mut ids = first.answer().await.expect("an answer").ids();
         ids.extend(second.answer().await.expect("an answer").ids());
         ids.sort();
-        assert_eq!(ids, ["1", "2"], "{}: who waits on either node is woken", store.name());
+        assert_eq!(ids, ["1", "2"], "{}: waiters on both nodes are woken", store.name());
         let rest = a.client.get(&pop.replace("batch=1", "batch=10")).await;
         assert_eq!(rest.ids(), ["3", "4", "5", "6", "7"], "{}", store.name());
     }
 }
 
 #[tokio::test]
-async fn health_tells_what_is_suspended_and_off_ends_all_of_it() {
+async fn health_shows_what_is_suspended_and_off_ends_all_of_it() {
     for store in Store::both().await {
         let server = Server::start(&store, &NO_FALLBACK).await;
-        // Probes are answered from memory for a moment, so that they cost no statement each.
+        // The answers to health probes are cached briefly, so that not every probe costs a
+        // statement.
         let shows = async |pushes: &str, pops_paused: bool| {
             let expected = json!({"pushes": pushes, "popsPaused": pops_paused});
             let mut seen = Value::Null;
@@ -96,7 +97,7 @@ async fn health_tells_what_is_suspended_and_off_ends_all_of_it() {
 }
 
 #[tokio::test]
-async fn who_waits_is_woken_when_the_command_line_ends_it() {
+async fn waiters_are_woken_when_the_command_line_ends_a_maintenance() {
     for store in Store::both().await {
         let server = Server::start(&store, &NO_FALLBACK).await;
         let pop = "/api/v1/pop/queue/q?wait=true&timeout=60000&autoAck=true";
@@ -118,11 +119,11 @@ async fn who_waits_is_woken_when_the_command_line_ends_it() {
 }
 
 #[tokio::test]
-async fn what_is_held_back_outlasts_kill_9_and_so_does_the_maintenance() {
+async fn held_messages_and_the_maintenance_survive_kill_9() {
     for store in Store::both().await {
         let mut server = Server::start(&store, &[]).await;
-        let told = maintenance(&store, &["on"]).await;
-        assert_eq!((&told["pushes"], &told["popsPaused"]), (&json!("hold"), &json!(false)));
+        let status = maintenance(&store, &["on"]).await;
+        assert_eq!((&status["pushes"], &status["popsPaused"]), (&json!("hold"), &json!(false)));
         for n in 0..20 {
             assert_eq!(push(&server.client, &n.to_string()).await, "buffered");
             if n % 5 == 4 {
@@ -133,8 +134,8 @@ async fn what_is_held_back_outlasts_kill_9_and_so_does_the_maintenance() {
         }
         assert_eq!(server.client.get("/api/v1/pop/queue/q").await.status, 204);
         assert_eq!(maintenance(&store, &["status"]).await["heldMessages"], 20);
-        let told = maintenance(&store, &["on", "--refuse"]).await;
-        assert_eq!(told["pushes"], "refuse");
+        let status = maintenance(&store, &["on", "--refuse"]).await;
+        assert_eq!(status["pushes"], "refuse");
         assert_eq!(push(&server.client, "20").await, "maintenance");
         let off = server.client.post(PATH, json!({"enabled": false})).await;
         assert_eq!(off.status, 200);

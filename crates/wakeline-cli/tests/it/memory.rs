@@ -1,4 +1,4 @@
-//! What a server has answered leaves nothing in its memory.
+//! Answered requests leave nothing in the memory of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,12 @@ use tokio::task::JoinSet;
 use crate::support::{Server, Store, long};
 
 const CLIENTS: usize = 8;
-/// Longer than samples of metrics wait to be added up: the most memory that these take at a time
-/// belongs to the warm-up.
+/// Duration of the warm-up. It is longer than samples of metrics wait to be aggregated, so that the
+/// warm-up includes their maximum memory.
 const WARM: Duration = Duration::from_secs(8);
 
-/// Makes requests until `go_on` says no, given how many were made. Returns that number.
+/// Sends requests while `go_on` returns true for the number of requests so far. Returns that
+/// number.
 async fn load(server: &Server, go_on: impl Fn(usize) -> bool + Clone + Send + 'static) -> usize {
     let made = Arc::new(AtomicUsize::new(0));
     let mut clients = JoinSet::new();

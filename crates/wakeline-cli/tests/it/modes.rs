@@ -1,4 +1,4 @@
-//! Each wake mode runs the server; what a mode costs is counted in the database.
+//! Runs the server in each wake mode, and counts in the database what a mode costs.
 
 use serde_json::json;
 
@@ -29,8 +29,8 @@ async fn in_every_mode_a_parked_pop_is_answered_on_both_stores() {
     }
 }
 
-/// Parks 100 pops on a queue with 100 partitions, pushes a message to each in one request, and
-/// counts the claims that this took.
+/// Parks 100 pops on a queue with 100 partitions, pushes a message to each partition in one
+/// request, and returns the number of claims.
 async fn claims_of_a_burst(flags: &[&str]) -> i64 {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
@@ -84,12 +84,13 @@ async fn competing_waiters_claim_one_after_the_other() {
     assert!((100..=102).contains(&claims), "{claims}");
 }
 
-/// The design's "Query count per work item: 1 query", for messages.
+/// The design promises one query per work item ("Query count per work item: 1 query"). This tests
+/// it for messages.
 #[tokio::test]
 async fn a_message_costs_a_competing_node_one_claim() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    // A claim that is slow on a busy machine does not wake the others.
+    // With a long timeout, a claim that is slow on a busy machine does not wake the other waiters.
     let flags = ["--wake-mode", "compete", "--notify-delivery-timeout-ms", "30000"];
     let server = Server::start(&store, &flags).await;
     let pop = "/api/v1/pop/queue/q?autoAck=true";
@@ -100,17 +101,17 @@ async fn a_message_costs_a_competing_node_one_claim() {
         parked.push(server.client.park(&format!("{pop}&wait=true")).await);
         server.parked(count).await;
     }
-    // The arrivals looked whether there was something.
+    // The claims that the pops made when they arrived are not counted.
     database.reset_statements().await;
     for n in 0..5 {
         server.client.push("q", &[("p", &n.to_string())]).await;
-        // Another claim for this message would be counted by the end of the next one.
+        // A second claim for this message would be counted before the next message is received.
         assert_eq!(parked.remove(0).answer().await.expect("an answer").ids(), [n.to_string()]);
     }
     assert_eq!(database.calls("claim").await, 5);
 }
 
-/// The same, for deliveries that are fetched.
+/// The same for deliveries that are pulled.
 #[tokio::test]
 async fn a_delivery_costs_a_competing_node_one_claim() {
     let store = Store::postgres().await;
@@ -120,39 +121,39 @@ async fn a_delivery_costs_a_competing_node_one_claim() {
     let hook = Hook::open(&server).await;
     hook.post("/api/v1/app/a/endpoint", json!({"uid": "p", "delivery": {"pull": true}})).await;
     let pull = "/api/v1/app/a/endpoint/p/pull?wait=true&timeout=60000";
-    let waiters = || server.metric("wakeline_wake_waiters{face=\"hook\"}");
+    let waiters = || server.metric("wakeline_wake_waiters{api=\"hook\"}");
     let mut parked = Vec::new();
     for _ in 0..6 {
         let before = waiters().await;
         parked.push(server.client.park(pull).await);
-        eventually("it waits", || async { waiters().await == before + 1 }).await;
+        eventually("the pull waits", || async { waiters().await == before + 1 }).await;
     }
-    let looks = || server.metric("wakeline_wake_claims_in_flight{face=\"hook\"}");
-    eventually("the arrivals have looked", || async { looks().await == 0 }).await;
+    let looks = || server.metric("wakeline_wake_claims_in_flight{api=\"hook\"}");
+    eventually("the first claims have ended", || async { looks().await == 0 }).await;
     database.reset_statements().await;
     for n in 0..5 {
         hook.send(&n.to_string()).await;
-        // Another claim for this delivery would be counted by the end of the next one.
+        // A second claim for this delivery would be counted before the next delivery is pulled.
         let pulled = parked.remove(0).answer().await.expect("an answer").json();
         assert_eq!(pulled["messages"][0]["eventId"], n.to_string());
     }
     assert_eq!(database.calls("hook_claim(").await, 5);
 }
 
-/// What nodes did until now: waiters woken by notifications, claims, second looks, and what is
-/// under way.
-async fn so_far(nodes: &[Server]) -> [u64; 4] {
+/// Counts of all nodes until now: waiters woken by notifications, claims, repeated claims, and
+/// claims in flight or queued.
+async fn counts_until_now(nodes: &[Server]) -> [u64; 4] {
     let mut sums = [0; 4];
     for node in nodes {
         let text = node.client.get("/metrics").await.body;
-        for line in text.lines().filter(|line| line.contains("{face=\"queue\"")) {
+        for line in text.lines().filter(|line| line.contains("{api=\"queue\"")) {
             let Some((series, value)) = line.rsplit_once(' ') else { continue };
             let place = match series {
-                "wakeline_wake_wakes_total{face=\"queue\",reason=\"notify\"}" => 0,
+                "wakeline_wake_wakes_total{api=\"queue\",reason=\"notify\"}" => 0,
                 _ if series.starts_with("wakeline_wake_claims_total{") => 1,
-                "wakeline_wake_wakes_total{face=\"queue\",reason=\"timer\"}" => 2,
-                "wakeline_wake_claims_in_flight{face=\"queue\"}" => 3,
-                "wakeline_wake_claims_queued{face=\"queue\"}" => 3,
+                "wakeline_wake_wakes_total{api=\"queue\",reason=\"timer\"}" => 2,
+                "wakeline_wake_claims_in_flight{api=\"queue\"}" => 3,
+                "wakeline_wake_claims_queued{api=\"queue\"}" => 3,
                 _ => continue,
             };
             sums[place] += value.parse::<u64>().expect("a whole number");
@@ -161,7 +162,7 @@ async fn so_far(nodes: &[Server]) -> [u64; 4] {
     sums
 }
 
-/// The same, for messages that come from another node.
+/// The same for messages that another node pushes.
 #[tokio::test]
 async fn a_message_of_another_node_costs_each_competing_node_one_claim() {
     let flags = [
@@ -169,7 +170,7 @@ async fn a_message_of_another_node_costs_each_competing_node_one_claim() {
         ["--fallback-poll-interval-ms", "3600000"],
         ["--notify-delivery-timeout-ms", "30000"],
         ["--default-timeout-ms", "120000"],
-        // A second look, at what a rival held on to, comes when that rival has long finished.
+        // A claim that found a row locked is repeated after the other claim has finished.
         ["--timer-grace-period-ms", "500"],
     ]
     .concat();
@@ -181,7 +182,7 @@ async fn a_message_of_another_node_costs_each_competing_node_one_claim() {
         let (mut nodes, mut answers) = (Vec::new(), tokio::task::JoinSet::new());
         for _ in 0..count {
             let node = Server::start(&store, &flags).await;
-            eventually("it listens", || async { node.wake().await["link"] == "up" }).await;
+            eventually("the node listens", || async { node.wake().await["link"] == "up" }).await;
             for parked in 1..=6 {
                 answers.spawn(node.client.park(pop).await.answer());
                 node.parked(parked).await;
@@ -195,30 +196,31 @@ async fn a_message_of_another_node_costs_each_competing_node_one_claim() {
             let answer = answers.join_next().await.expect("some wait").expect("no panic");
             assert_eq!(answer.expect("an answer").ids(), [n.to_string()]);
             if n == 0 {
-                // Now all know each other and the queue.
+                // Now all nodes know each other and the queue.
                 tokio::time::sleep(settle).await;
-                begin = so_far(&nodes).await;
+                begin = counts_until_now(&nodes).await;
                 database.reset_statements().await;
                 continue;
             }
-            eventually("all nodes have looked", || async {
-                let [woken, _, _, open] = so_far(&nodes).await;
+            eventually("all nodes have claimed", || async {
+                let [woken, _, _, open] = counts_until_now(&nodes).await;
                 woken >= begin[0] + n * count && open == 0
             })
             .await;
         }
         tokio::time::sleep(settle).await;
-        let end = so_far(&nodes).await;
+        let end = counts_until_now(&nodes).await;
         let [woken, claims, again] = [0, 1, 2].map(|part| end[part] - begin[part]);
         let statements = database.calls(".claim(").await;
         eprintln!(
-            "5 messages for {count} other nodes: {claims} claims, of these {again} second looks, \
+            "5 messages for {count} other nodes: {claims} claims, of these {again} repeated, \
              {statements} statements"
         );
         assert_eq!(woken, 5 * count);
-        // One that met a rival's open transaction repeats its statement, which waits 50 ms for it,
-        // and comes back later if that was not enough: everybody but the winner, and only once.
-        assert!(again <= 5 * (count - 1), "{again} second looks");
+        // A claim that meets the open transaction of another claim repeats its statement, which
+        // waits 50 ms for it, and claims again later if that was not enough. This happens to every
+        // node except the one that gets the message, and only once.
+        assert!(again <= 5 * (count - 1), "{again} repeated claims");
         assert!((5 * count..=5 * count + again).contains(&claims), "{claims} claims");
         let most = if count == 1 { claims } else { 2 * claims };
         assert!((claims..=most).contains(&(statements as u64)), "{statements} statements");
@@ -232,7 +234,7 @@ async fn independent_polling_waiters_claim_for_themselves() {
 
 #[tokio::test]
 async fn a_polling_line_claims_for_all_its_waiters() {
-    // The interval is long: what is counted are the claims that find the burst.
+    // The interval is long, so that only the claims that find the burst are counted.
     let flags = ["poll", "--poll-interval-ms", "5000"];
     let claims = claims_of_a_burst(&flags).await;
     assert!((1..=5).contains(&claims), "{claims}");
@@ -267,32 +269,36 @@ async fn a_push_from_sql_is_found_by_polling_alone() {
     }
 }
 
-/// Nothing tells a polling node when the work of another one came; its own looks do.
+/// A polling node is not notified of messages that another node pushed. It measures the pick-up
+/// time with its own claims.
 #[tokio::test]
 async fn a_polling_node_measures_how_late_it_picks_up_what_another_pushes() {
     for store in Store::both().await {
         let pushing = Server::start(&store, &[]).await;
         let polling = Server::start(&store, &["--wake-mode", "poll"]).await;
         let parked = polling.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
-        let empty = "wakeline_wake_claims_total{face=\"queue\",outcome=\"empty\"}";
+        let empty = "wakeline_wake_claims_total{api=\"queue\",outcome=\"empty\"}";
         let looked = || async { polling.metric(empty).await > 0 };
-        eventually("its first claim was empty", looked).await;
+        eventually("the first claim was empty", looked).await;
         pushing.client.push("q", &[("p", "1")]).await;
         assert_eq!(parked.answer().await.expect("an answer").ids(), ["1"], "{}", store.name());
-        let measured = "wakeline_wake_pickup_seconds_count{face=\"queue\"}";
-        eventually("it is measured", || async { polling.metric(measured).await == 1 }).await;
+        let measured = "wakeline_wake_pickup_seconds_count{api=\"queue\"}";
+        eventually("the pick-up time is measured", || async {
+            polling.metric(measured).await == 1
+        })
+        .await;
     }
 }
 
 #[tokio::test]
-async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
+async fn a_node_in_poll_mode_without_polls_sends_no_statements() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    // Senders of webhooks would poll.
+    // Without `--hook-slots 0`, the senders of webhooks would poll.
     let server = Server::start(&store, &["--wake-mode", "poll", "--hook-slots", "0"]).await;
     for look in ["housekeep", "flow_clear"] {
         let looked = || async { database.calls(look).await > 0 };
-        eventually("a node that starts looks once what was left", looked).await;
+        eventually("a node looks once for unfinished work when it starts", looked).await;
     }
     let user = database.client().await;
     user.batch_execute("SELECT wakeline.push('orders', '7')").await.expect("committed");
@@ -304,7 +310,7 @@ async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     drop(server);
 }
 
-/// Connections of servers to the database that listen: a line of their last statement says so.
+/// Number of server connections that listen, which a line of their last statement shows.
 async fn listening(user: &tokio_postgres::Client) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
         AND pid <> pg_backend_pid() AND query ~ '(^|\n)LISTEN '";
@@ -319,7 +325,7 @@ async fn in_poll_mode_no_connection_listens() {
     let hinted = Server::start(&store, &[]).await;
     eventually("a node of another mode listens", || async { listening(&user).await == 1 }).await;
     drop(hinted);
-    eventually("it is gone", || async { listening(&user).await == 0 }).await;
+    eventually("the connection is closed", || async { listening(&user).await == 0 }).await;
     let server = Server::start(&store, &["--wake-mode", "poll"]).await;
     let parked = server.client.park("/api/v1/pop/queue/q?wait=true").await;
     server.client.push("q", &[("p", "1")]).await;

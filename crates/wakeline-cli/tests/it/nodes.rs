@@ -1,4 +1,4 @@
-//! Several processes on one store.
+//! Tests of several server processes on one store.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::support::{Server, Store};
 
-/// A fallback so rare that a test that passes was not saved by it, and no alarm about hints that
-/// a busy machine answers late.
+/// Flags for a fallback that is too rare to let a test pass, and for tolerating hints that a busy
+/// machine handles late.
 const NO_FALLBACK: [&str; 4] =
     ["--fallback-poll-interval-ms", "3600000", "--notify-delivery-timeout-ms", "30000"];
 
@@ -29,7 +29,7 @@ async fn a_push_on_one_node_answers_a_pop_parked_on_another() {
 }
 
 #[tokio::test]
-async fn what_a_push_answered_is_there_for_a_pop_on_another_node() {
+async fn an_acknowledged_push_is_visible_to_a_pop_on_another_node() {
     for store in Store::both().await {
         let a = Server::start(&store, &NO_FALLBACK).await;
         let b = Server::start(&store, &NO_FALLBACK).await;
@@ -43,7 +43,7 @@ async fn what_a_push_answered_is_there_for_a_pop_on_another_node() {
 }
 
 #[tokio::test]
-async fn those_who_wait_in_a_group_that_another_node_forgets_begin_anew() {
+async fn waiters_of_a_group_that_another_node_deleted_start_again() {
     for store in Store::both().await {
         let a = Server::start(&store, &NO_FALLBACK).await;
         let b = Server::start(&store, &NO_FALLBACK).await;
@@ -59,7 +59,7 @@ async fn those_who_wait_in_a_group_that_another_node_forgets_begin_anew() {
 }
 
 #[tokio::test]
-async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
+async fn another_node_gets_the_messages_of_a_killed_node_when_its_lease_ends() {
     for store in Store::both().await {
         let a = Server::start(&store, &NO_FALLBACK).await;
         let b = Server::start(&store, &NO_FALLBACK).await;
@@ -67,7 +67,7 @@ async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
         assert_eq!(a.client.post("/api/v1/configure", options).await.status, 200);
         let parked = b.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
         b.parked(1).await;
-        // A pop of A takes the message before B can: B learns of it as leased.
+        // Normally a pop of A gets the message before B does, and B sees it as leased.
         let first = a.client.park("/api/v1/pop/queue/q?wait=true").await;
         a.parked(1).await;
         let id = format!("{}-1", store.name());
@@ -75,7 +75,7 @@ async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
         let (winner, waiting) = tokio::select! {
             answer = first.answer() => (answer.expect("an answer"), Some(parked)),
             () = tokio::time::sleep(Duration::from_secs(1)) => {
-                // B was faster; its pop holds the lease, and a new one waits on it.
+                // B was faster: its pop holds the lease, and a new pop waits for the message.
                 let answer = parked.answer().await.expect("an answer");
                 (answer, None)
             }
@@ -90,7 +90,10 @@ async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
         let answer = waiting.answer().await.expect("an answer");
         assert_eq!(answer.ids(), [id], "{}", store.name());
         assert_eq!(answer.json()["messages"][0]["attempt"], 2);
-        assert!(started.elapsed() < Duration::from_secs(20), "by its lease, not by the fallback");
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "woken by the end of the lease, not by the fallback"
+        );
     }
 }
 

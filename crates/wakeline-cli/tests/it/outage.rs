@@ -1,4 +1,5 @@
-//! A database that is away: answers at once that say what is known, and nothing half done.
+//! An unavailable database: requests are answered at once with what is known, and nothing is done
+//! in part.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +10,23 @@ use serde_json::json;
 
 use crate::support::{Client, OwnPostgres, Server, eventually};
 
-/// What producers were told of their messages.
+/// The ids of pushed messages, by the outcome that the server reported.
 #[derive(Default)]
-struct Told {
+struct PushOutcomes {
     stored: BTreeSet<String>,
     not_stored: BTreeSet<String>,
     unknown: BTreeSet<String>,
 }
 
-/// Pushes messages, each once, and notes what it was told.
-async fn produce(client: Client, name: usize, told: Arc<Mutex<Told>>, going: Arc<AtomicBool>) {
+/// Pushes messages, each once, and records the outcomes.
+async fn produce(
+    client: Client,
+    name: usize,
+    outcomes: Arc<Mutex<PushOutcomes>>,
+    running: Arc<AtomicBool>,
+) {
     for n in 0.. {
-        if !going.load(Ordering::SeqCst) {
+        if !running.load(Ordering::SeqCst) {
             return;
         }
         let id = format!("{name}-{n}");
@@ -35,12 +41,12 @@ async fn produce(client: Client, name: usize, told: Arc<Mutex<Told>>, going: Arc
         let answer = client.call("POST", "/api/v1/push", &body).await;
         let answer = answer.expect("the server itself is there");
         let ids = ["a", "b", "c"].iter().map(|partition| format!("{id}-{partition}"));
-        let mut told = told.lock().expect("not poisoned");
+        let mut outcomes = outcomes.lock().expect("not poisoned");
         match answer.status {
-            201 => told.stored.extend(ids),
+            201 => outcomes.stored.extend(ids),
             503 => match answer.json()["code"].as_str() {
-                Some("store_unavailable") => told.not_stored.extend(ids),
-                Some("outcome_unknown") => told.unknown.extend(ids),
+                Some("store_unavailable") => outcomes.not_stored.extend(ids),
+                Some("outcome_unknown") => outcomes.unknown.extend(ids),
                 other => panic!("{other:?}: {answer:?}"),
             },
             _ => panic!("{answer:?}"),
@@ -48,7 +54,7 @@ async fn produce(client: Client, name: usize, told: Arc<Mutex<Told>>, going: Arc
     }
 }
 
-/// Pops and settles until nothing is left; returns the ids, each as often as it came.
+/// Pops all messages. Returns their ids, each as often as it was delivered.
 async fn drain(client: &Client) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
@@ -61,50 +67,51 @@ async fn drain(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn answers_tell_what_was_not_stored_from_what_is_not_known() {
+async fn answers_distinguish_messages_not_stored_from_unknown_outcomes() {
     let postgres = OwnPostgres::start();
     let server = Server::start_url(&postgres.url(), &[]).await;
-    let (told, going) = (Arc::new(Mutex::new(Told::default())), Arc::new(AtomicBool::new(true)));
+    let (outcomes, running) =
+        (Arc::new(Mutex::new(PushOutcomes::default())), Arc::new(AtomicBool::new(true)));
     let mut producers = tokio::task::JoinSet::new();
     for name in 0..8 {
-        producers.spawn(produce(server.client, name, told.clone(), going.clone()));
+        producers.spawn(produce(server.client, name, outcomes.clone(), running.clone()));
     }
     for _ in 0..3 {
-        let stored = told.lock().expect("not poisoned").stored.len();
+        let stored = outcomes.lock().expect("not poisoned").stored.len();
         eventually("pushes go through", || async {
-            told.lock().expect("not poisoned").stored.len() > stored + 30
+            outcomes.lock().expect("not poisoned").stored.len() > stored + 30
         })
         .await;
         postgres.stop();
-        let refused = told.lock().expect("not poisoned").not_stored.len();
+        let refused = outcomes.lock().expect("not poisoned").not_stored.len();
         eventually("pushes are refused", || async {
-            told.lock().expect("not poisoned").not_stored.len() > refused + 30
+            outcomes.lock().expect("not poisoned").not_stored.len() > refused + 30
         })
         .await;
         postgres.restart();
     }
     eventually("it is ready again", || async { server.client.get("/readyz").await.status == 200 })
         .await;
-    going.store(false, Ordering::SeqCst);
+    running.store(false, Ordering::SeqCst);
     while producers.join_next().await.transpose().expect("no panic").is_some() {}
     let came = drain(&server.client).await;
     let once: BTreeSet<String> = came.iter().cloned().collect();
-    assert_eq!(came.len(), once.len(), "none comes twice");
-    let told = told.lock().expect("not poisoned");
-    let lost: Vec<_> = told.stored.difference(&once).collect();
-    assert!(lost.is_empty(), "said to be stored, and lost: {lost:?}");
-    let ghosts: Vec<_> = told.not_stored.intersection(&once).collect();
-    assert!(ghosts.is_empty(), "said not to be stored, and delivered: {ghosts:?}");
+    assert_eq!(came.len(), once.len(), "no message is delivered twice");
+    let outcomes = outcomes.lock().expect("not poisoned");
+    let lost: Vec<_> = outcomes.stored.difference(&once).collect();
+    assert!(lost.is_empty(), "reported as stored, and lost: {lost:?}");
+    let unexpected: Vec<_> = outcomes.not_stored.intersection(&once).collect();
+    assert!(unexpected.is_empty(), "reported as not stored, and delivered: {unexpected:?}");
     eprintln!(
         "{} stored, {} not stored, {} unknown",
-        told.stored.len(),
-        told.not_stored.len(),
-        told.unknown.len()
+        outcomes.stored.len(),
+        outcomes.not_stored.len(),
+        outcomes.unknown.len()
     );
 }
 
 #[tokio::test]
-async fn every_route_that_needs_the_database_is_503_at_once_and_health_tells() {
+async fn every_route_that_needs_the_database_is_503_at_once_and_health_reports_it() {
     let postgres = OwnPostgres::start();
     let server = Server::start_url(&postgres.url(), &[]).await;
     server.client.push("q", &[("p", "x")]).await;
@@ -113,7 +120,10 @@ async fn every_route_that_needs_the_database_is_503_at_once_and_health_tells() {
     let waiting = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=120000").await;
     server.parked(1).await;
     postgres.stop();
-    eventually("it knows", || async { server.client.get("/readyz").await.status == 503 }).await;
+    eventually("the server knows of the outage", || async {
+        server.client.get("/readyz").await.status == 503
+    })
+    .await;
     let ack = json!({"transactionId": "x", "partitionId": message["partitionId"],
         "leaseId": message["leaseId"], "status": "completed"});
     let lease = message["leaseId"].as_str().expect("a lease");
@@ -143,11 +153,18 @@ async fn every_route_that_needs_the_database_is_503_at_once_and_health_tells() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     let health = server.client.get("/health").await;
     assert_eq!((health.status, &health.json()["database"]), (503, &json!("unavailable")));
-    assert_eq!(server.client.get("/healthz").await.status, 200, "the process itself is well");
+    assert_eq!(server.client.get("/healthz").await.status, 200, "the process itself is healthy");
     postgres.restart();
-    eventually("it is back", || async { server.client.get("/readyz").await.status == 200 }).await;
+    eventually("the database is available again", || async {
+        server.client.get("/readyz").await.status == 200
+    })
+    .await;
     let settled = server.client.post("/api/v1/ack", ack).await;
-    assert_eq!(settled.json()[0]["success"], true, "the lease outlasted it: {settled:?}");
+    assert_eq!(settled.json()[0]["success"], true, "the lease outlasted the outage: {settled:?}");
     server.client.push("q", &[("p", "z")]).await;
-    assert_eq!(waiting.answer().await.expect("an answer").ids(), ["z"], "and so did who waits");
+    assert_eq!(
+        waiting.answer().await.expect("an answer").ids(),
+        ["z"],
+        "and so did the waiting pop"
+    );
 }

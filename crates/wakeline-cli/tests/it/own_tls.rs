@@ -1,4 +1,4 @@
-//! The server's own TLS: handshakes, and certificates that change under it.
+//! TLS of the server itself: handshakes, and certificates that change while it runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(command.status().expect("openssl runs").success(), "openssl {arguments}");
 }
 
-/// Leaves a certificate of its own for `localhost`, and its key, in a folder.
+/// Creates a self-signed certificate for `localhost` and its key in a folder.
 fn certify(folder: &Path, name: &str) {
     openssl(
         folder,
@@ -33,7 +33,7 @@ fn certify(folder: &Path, name: &str) {
     );
 }
 
-/// Puts a certificate into use, as if it had been there for so many seconds.
+/// Installs a certificate whose files seem to be this many seconds old.
 fn put(folder: &Path, name: &str, age: u64) {
     for ending in ["crt", "key"] {
         let to = folder.join(format!("used.{ending}"));
@@ -43,7 +43,7 @@ fn put(folder: &Path, name: &str, age: u64) {
     }
 }
 
-/// The answer of a server whose certificate must be this one; `None` if it is another.
+/// Returns the answer of a server that uses this certificate, or `None` if it uses another one.
 async fn answer(server: &Server, certificate: &Path) -> Option<String> {
     let mut roots = RootCertStore::empty();
     let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
@@ -65,7 +65,7 @@ async fn answer(server: &Server, certificate: &Path) -> Option<String> {
 }
 
 #[tokio::test]
-async fn certificates_are_used_changed_and_kept_if_new_ones_are_broken() {
+async fn certificates_are_reloaded_and_kept_if_new_ones_are_invalid() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     for name in ["one", "two", "three"] {
@@ -84,7 +84,7 @@ async fn certificates_are_used_changed_and_kept_if_new_ones_are_broken() {
         answer.is_some_and(|text| text.starts_with("HTTP/1.1 200"))
     };
     assert!(has("one").await && !has("two").await);
-    // Plain HTTP is not understood, and holds up nobody.
+    // Connections without TLS are refused, and do not block others.
     let mut idle = TcpStream::connect(server.client.address).await.expect("connected");
     idle.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("sent");
     let _silent = TcpStream::connect(server.client.address).await.expect("connected");
@@ -92,10 +92,10 @@ async fn certificates_are_used_changed_and_kept_if_new_ones_are_broken() {
     eventually("the new certificate is used", || has("two")).await;
     std::fs::write(folder.join("used.crt"), "broken").expect("written");
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert!(has("two").await, "what was there stays");
+    assert!(has("two").await, "the previous certificate stays");
     server.signal(Signal::HUP);
-    assert!(has("two").await, "asked for or not");
-    // A signal reads files anew even if they seem to be unchanged.
+    assert!(has("two").await, "also after a signal");
+    // After a signal the files are read again even if they seem to be unchanged.
     put(folder, "three", 25);
     server.signal(Signal::HUP);
     eventually("the third certificate is used", || has("three")).await;

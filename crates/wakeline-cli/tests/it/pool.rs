@@ -1,17 +1,17 @@
-//! What `/metrics` says of the connections to PostgreSQL.
+//! The metrics about connections to PostgreSQL.
 
 use std::cell::Cell;
 
 use crate::support::{Server, Store, eventually};
 
-/// Calls that wait for the one connection: more than background tasks could be.
+/// Number of calls that wait for the only connection: more than there are background tasks.
 const WAITING: u64 = 50;
 
 #[tokio::test]
 async fn metrics_count_connections_in_use_and_calls_that_waited_for_one() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    // Four of them have a purpose of their own: one is left for calls like these.
+    // Four connections are reserved for other purposes: one is left for calls like these.
     let server = Server::start(&store, &["--pg-pool-max", "5"]).await;
     let in_use = || server.metric("wakeline_store_pool_in_use");
     let waits = || server.metric("wakeline_store_pool_waits_total");
@@ -25,11 +25,11 @@ async fn metrics_count_connections_in_use_and_calls_that_waited_for_one() {
         looking.query_one(blocked, &[]).await.expect("read").get(0)
     })
     .await;
-    // Reading the metrics takes a connection, too: now each time waits for it, and is counted.
+    // Reading the metrics needs a connection, too: each read now waits for it, and is counted.
     let own = Cell::new(waits().await);
     assert_eq!(in_use().await, 1);
     own.set(own.get() + 1);
-    // Background calls wait for it as well, but by far not as many.
+    // Background calls wait for it as well, but far fewer of them.
     let mut calls = vec![first];
     for _ in 0..WAITING {
         calls.push(server.client.park("/api/v1/traces/names").await);

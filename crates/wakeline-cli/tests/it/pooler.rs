@@ -1,5 +1,5 @@
-//! Nodes behind PgBouncer in transaction mode, without support for prepared statements: all that
-//! works directly works there, and nothing of a node stays in a connection that others get.
+//! Nodes behind PgBouncer in transaction mode, without support for prepared statements: everything
+//! works as with a direct connection, and a node leaves no session state in a shared connection.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,11 +12,13 @@ use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_flow::{ActivityContext, FlowError, OrchestrationContext, Registry, Runtime};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_testkit::database::{TestDatabase, connect};
-use wakeline_testkit::history::{self, Answer};
+use wakeline_testkit::history::{self, CallOutcome};
 
-use crate::support::{Hook, Load, Mood, Pooler, Receiver, Server, Store, eventually, wakeline};
+use crate::support::{
+    Behaviour, Hook, Load, Pooler, Receiver, Server, Store, eventually, wakeline,
+};
 
-/// Fewer than clients, so that each client gets others' connections all the time.
+/// Number of connections: fewer than clients, so that the clients share connections.
 const CONNECTIONS: u32 = 6;
 const INSTANCES: u32 = 40;
 const MESSAGES: u32 = 100;
@@ -31,7 +33,7 @@ async fn twice(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
     ctx.call(double, doubled).await
 }
 
-/// Runs orchestrations in two more nodes; all of them end with their result.
+/// Runs orchestrations on two more nodes, and checks that all of them end with their result.
 async fn orchestrate(options: PostgresOptions) {
     let mut runtimes = Vec::new();
     for _ in 0..2 {
@@ -54,21 +56,21 @@ async fn orchestrate(options: PostgresOptions) {
     }
 }
 
-/// Sends webhooks over both nodes; each arrives once.
+/// Sends webhooks with both nodes, and checks that each arrives once.
 async fn deliver(nodes: [&Server; 2]) {
     let hook = Hook::open(nodes[0]).await;
-    let receiver = Receiver::start("r", Mood::Answers(200)).await;
+    let receiver = Receiver::start("r", Behaviour::Answers(200)).await;
     hook.endpoint(&receiver, json!({})).await;
     for number in 0..MESSAGES {
         Hook(nodes[number as usize % 2].client).send(&format!("w-{number}")).await;
     }
-    eventually("all ends are written", || async { hook.open_deliveries("r").await == 0 }).await;
+    eventually("all results are recorded", || async { hook.open_deliveries("r").await == 0 }).await;
     let log = hook.attempts("r").await;
     assert_eq!((log.len(), receiver.count()), (MESSAGES as usize, MESSAGES as usize));
     assert!(log.iter().all(|one| one.outcome == "succeeded" && one.number == 1), "{log:?}");
 }
 
-/// No request to this node failed, and no call of it to the database but for locks that it met.
+/// Checks that no request to this node failed, and no call to the database except because of locks.
 async fn assert_no_failure(node: &Server) {
     let metrics = node.client.get("/metrics").await.body;
     let failed: Vec<&str> = metrics
@@ -83,12 +85,12 @@ async fn assert_no_failure(node: &Server) {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Whoever gets one of the pooler's connections next finds nothing of the nodes in it.
-async fn assert_nothing_stays(url: &str) {
+/// Checks that the connections of the pooler contain no session state of the nodes.
+async fn assert_no_session_state(url: &str) {
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS {
         let client = connect(url).await;
-        // Held open, so that the next client gets another connection.
+        // The transaction stays open, so that the next client gets another connection.
         client.batch_execute("BEGIN").await.expect("begun");
         let found = client
             .query_typed(
@@ -110,6 +112,7 @@ async fn assert_nothing_stays(url: &str) {
     }
 }
 
+/// Runs queues, orchestrations and webhooks behind a pooler with more lines in its configuration.
 async fn work_behind(database: &TestDatabase, more: &str) {
     let pooler = Pooler::start(database, CONNECTIONS, more);
     let (url, listen) = (pooler.url(database), database.url());
@@ -121,7 +124,7 @@ async fn work_behind(database: &TestDatabase, more: &str) {
         PostgresOptions { listen_url: Some(listen.clone()), ..PostgresOptions::new(&url) };
     tokio::join!(orchestrate(options), deliver([&a, &b]));
     let history = load.end(&a).await;
-    let unclear = history.pushes.iter().filter(|push| push.answer != Answer::Ok).count();
+    let unclear = history.pushes.iter().filter(|push| push.answer != CallOutcome::Ok).count();
     assert_eq!(unclear, 0, "of {} pushes", history.pushes.len());
     let report = history::check(&history);
     assert!(report.acknowledged > 0 && report.settled > 0, "{report}");
@@ -129,13 +132,13 @@ async fn work_behind(database: &TestDatabase, more: &str) {
     assert_no_failure(&a).await;
     assert_no_failure(&b).await;
     assert_eq!((a.terminate().await, b.terminate().await), (Some(0), Some(0)));
-    assert_nothing_stays(&url).await;
+    assert_no_session_state(&url).await;
 }
 
 #[tokio::test]
 async fn nodes_behind_a_transaction_pooler_fail_no_request_and_leave_nothing_in_its_connections() {
-    // As Debian configures it, it refuses the option by which a node recognises its own session;
-    // as many are configured for other drivers, it ignores it.
+    // In the configuration of Debian, PgBouncer refuses the option by which a node recognizes its
+    // own session. In a configuration that is common for other drivers, it ignores the option.
     for more in ["", "ignore_startup_parameters = options"] {
         let Store::Postgres(database) = Store::postgres().await else { unreachable!("just made") };
         work_behind(&database, more).await;
@@ -145,7 +148,7 @@ async fn nodes_behind_a_transaction_pooler_fail_no_request_and_leave_nothing_in_
 #[tokio::test]
 async fn prepared_statements_that_a_pooler_mixes_up_are_reported_with_what_to_set() {
     let Store::Postgres(database) = Store::postgres().await else { unreachable!("just made") };
-    // One connection: the second node surely meets the statements of the first.
+    // There is one connection, so that the second node meets the statements of the first.
     let pooler = Pooler::start(&database, 1, "");
     let serve = || {
         let mut command = wakeline();
@@ -169,6 +172,6 @@ async fn prepared_statements_that_a_pooler_mixes_up_are_reported_with_what_to_se
     let said = tokio::time::timeout(Duration::from_secs(60), async {
         tokio::select! { line = one => line, line = two => line }
     });
-    let line = said.await.expect("it is logged");
-    assert!(line.contains("ERROR: prepared statement"), "it names the cause: {line}");
+    let line = said.await.expect("the error is logged");
+    assert!(line.contains("ERROR: prepared statement"), "the log line names the cause: {line}");
 }

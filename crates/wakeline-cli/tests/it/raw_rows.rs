@@ -1,15 +1,15 @@
-//! notify = trigger: what psql writes into the tables wakes those who wait for it on any node, at
-//! its time.
+//! `notify = trigger`: rows that are written with psql wake the waiters on all nodes when they
+//! become due.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use wakeline_testkit::database::TestDatabase;
 
-use crate::support::{Hook, Mood, Receiver, Server, Store, eventually};
+use crate::support::{Behaviour, Hook, Receiver, Server, Store, eventually};
 
-/// A fallback so rare that a test that passes was not saved by it, and no alarm about hints that
-/// a busy machine answers late.
+/// Flags for a fallback that is too rare to let a test pass, and for tolerating hints that a busy
+/// machine handles late.
 const TRIGGERS: [&str; 6] = [
     "--notify",
     "trigger",
@@ -19,13 +19,13 @@ const TRIGGERS: [&str; 6] = [
     "30000",
 ];
 
-/// A row that is due so much later is not taken before.
+/// Delay of a row that must not be delivered earlier.
 const LATER: Duration = Duration::from_secs(1);
 
 const LATER_SQL: &str = "clock_timestamp() + interval '1 s'";
 
 async fn run(store: &Store, sql: &str) {
-    database(store).client().await.batch_execute(sql).await.expect("psql may write that");
+    database(store).client().await.batch_execute(sql).await.expect("the user may write the row");
 }
 
 fn database(store: &Store) -> &TestDatabase {
@@ -33,7 +33,7 @@ fn database(store: &Store) -> &TestDatabase {
     database
 }
 
-/// Two nodes, of which each waits.
+/// Starts two nodes.
 async fn nodes(store: &Store) -> [Server; 2] {
     let url = store.url();
     [Hook::serve(&url, &TRIGGERS).await, Hook::serve(&url, &TRIGGERS).await]
@@ -113,18 +113,18 @@ async fn a_delivery_is_sent_when_it_is_inserted_and_when_its_time_is_moved() {
     let store = Store::postgres().await;
     let [a, _b] = nodes(&store).await;
     let hook = Hook::open(&a).await;
-    let mut receiver = Receiver::start("r", Mood::Answers(500)).await;
+    let mut receiver = Receiver::start("r", Behaviour::Answers(500)).await;
     hook.endpoint(&receiver, json!({"delivery": {"scheduleSeconds": [3600, 3600]}})).await;
     hook.send("m").await;
     receiver.got(1).await;
     let waits = "state = 0 AND attempts = 1 AND due_at > now() + interval '10 min'";
     written(&store, waits).await;
-    receiver.becomes(Mood::Answers(200)).await;
+    receiver.set_behaviour(Behaviour::Answers(200)).await;
     run(&store, "UPDATE wakeline.hook_deliveries SET due_at = clock_timestamp()").await;
     receiver.got(2).await;
 
-    // Of an endpoint that did not exist when the message was sent.
-    let second = Receiver::start("s", Mood::Answers(200)).await;
+    // The second delivery is for an endpoint that did not exist when the message was sent.
+    let second = Receiver::start("s", Behaviour::Answers(200)).await;
     hook.endpoint(&second, json!({})).await;
     let started = Instant::now();
     run(&store, &insert("s", LATER_SQL)).await;
@@ -144,7 +144,7 @@ async fn an_inserted_delivery_answers_a_pull_at_its_time() {
         let pull = format!("/api/v1/app/a/endpoint/{uid}/pull?wait=true&timeout=60000");
         let parked = b.client.park(&pull).await;
         let waits = async || webhook_waiters(&b).await == webhook_waiters(&a).await + 1;
-        eventually("it waits", waits).await;
+        eventually("the pull waits", waits).await;
         let started = Instant::now();
         run(&store, &insert(uid, due)).await;
         let pulled = parked.answer().await.expect("an answer").json();
@@ -153,15 +153,15 @@ async fn an_inserted_delivery_answers_a_pull_at_its_time() {
     }
 }
 
-/// Who waits on a node for something to send, or to pull.
+/// Returns the number of senders and pulls that wait on a node.
 async fn webhook_waiters(server: &Server) -> u64 {
     let metrics = server.client.get("/metrics").await.body;
-    let name = "wakeline_wake_waiters{face=\"hook\"} ";
+    let name = "wakeline_wake_waiters{api=\"hook\"} ";
     let line = metrics.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
 }
 
-/// Inserts a delivery of the only message.
+/// Returns the statement that inserts a delivery of the only message.
 fn insert(uid: &str, due: &str) -> String {
     format!(
         "INSERT INTO wakeline.hook_deliveries (endpoint_id, message_id, state, class, fifo, due_at,
@@ -171,10 +171,10 @@ fn insert(uid: &str, due: &str) -> String {
     )
 }
 
-/// Waits until a delivery is like that.
+/// Waits until a delivery meets a condition.
 async fn written(store: &Store, condition: &str) {
     let sql = format!("SELECT EXISTS (SELECT FROM wakeline.hook_deliveries WHERE {condition})");
     let client = database(store).client().await;
     let written = async || client.query_one(&sql, &[]).await.expect("read").get::<_, bool>(0);
-    eventually("it is written", written).await;
+    eventually("the delivery is recorded", written).await;
 }

@@ -1,4 +1,4 @@
-//! Dead letters from the command line, and redrives that outlast kill -9.
+//! Dead letters on the command line, and redrives that survive kill -9.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ async fn dlq(store: &Store, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     (output.status.code(), lines)
 }
 
-/// Pushes messages and gives them all up.
-async fn bury(client: &Client, queue: &str, ids: &[String]) {
+/// Pushes messages and moves all of them to the dead letters.
+async fn push_dead_letters(client: &Client, queue: &str, ids: &[String]) {
     let messages: Vec<_> = ids.iter().map(|id| ("p", id.as_str())).collect();
     client.push(queue, &messages).await;
     let popped = client.get(&format!("/api/v1/pop/queue/{queue}?batch=10000")).await.json();
     let ack = |message: &Value| {
         json!({"transactionId": message["transactionId"], "partitionId": message["partitionId"],
-            "leaseId": message["leaseId"], "status": "dlq", "error": "spoilt"})
+            "leaseId": message["leaseId"], "status": "dlq", "error": "corrupt"})
     };
     let acks: Vec<_> = popped["messages"].as_array().expect("messages").iter().map(ack).collect();
     let settled = client.post("/api/v1/ack/batch", json!({"acknowledgments": acks})).await;
@@ -38,11 +38,11 @@ async fn total(client: &Client) -> u64 {
 async fn dead_letters_are_handled_from_the_command_line() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
-        bury(&server.client, "q", &["a".into(), "b".into()]).await;
-        bury(&server.client, "other", &["c".into()]).await;
+        push_dead_letters(&server.client, "q", &["a".into(), "b".into()]).await;
+        push_dead_letters(&server.client, "other", &["c".into()]).await;
         let (code, all) = dlq(&store, &["list"]).await;
         assert_eq!((code, all.len()), (Some(0), 3), "{}", store.name());
-        let (_, found) = dlq(&store, &["list", "--queue", "q", "--error", "spoilt"]).await;
+        let (_, found) = dlq(&store, &["list", "--queue", "q", "--error", "corrupt"]).await;
         assert_eq!(found.len(), 2);
         let (_, none) = dlq(&store, &["list", "--to", "2001-01-01T00:00:00Z"]).await;
         assert_eq!(none.len(), 0);
@@ -55,7 +55,7 @@ async fn dead_letters_are_handled_from_the_command_line() {
         }
         let (_, started) = dlq(&store, &["redrive", id]).await;
         let job = started[0]["job"].as_str().expect("a job").to_owned();
-        eventually("the servers carry it on", || async {
+        eventually("a server finishes the job", || async {
             dlq(&store, &["job", &job]).await.1[0]["state"] == "finished"
         })
         .await;
@@ -72,19 +72,19 @@ async fn dead_letters_are_handled_from_the_command_line() {
     }
 }
 
-/// Redrives many, kills the server on the way, and expects each of them once.
+/// Redrives many messages, kills the server meanwhile, and expects each message once.
 async fn redriven_once(store: &Store, to_queue: Option<&str>) {
     const COUNT: usize = 120;
     let mut server = Server::start(store, &[]).await;
     let ids: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
-    bury(&server.client, "q", &ids).await;
+    push_dead_letters(&server.client, "q", &ids).await;
     assert_eq!(total(&server.client).await, COUNT as u64);
     let body = json!({"filter": {"queue": "q"}, "toQueue": to_queue, "rate": 60});
     let job = server.client.post("/api/v1/dlq/redrive", body).await;
     assert_eq!(job.status, 202, "{job:?}");
     let path = format!("/api/v1/dlq/redrive/{}", job.json()["job"].as_str().expect("an id"));
     for part in [COUNT / 10, COUNT / 3] {
-        eventually("it goes on", || async {
+        eventually("the job makes progress", || async {
             let job = server.client.get(&path).await.json();
             job["done"].as_u64().is_some_and(|done| done as usize >= part)
         })
@@ -92,7 +92,7 @@ async fn redriven_once(store: &Store, to_queue: Option<&str>) {
         server.kill().await;
         server = Server::start(store, &[]).await;
     }
-    eventually("it ends", || async {
+    eventually("the job ends", || async {
         server.client.get(&path).await.json()["state"] == "finished"
     })
     .await;
@@ -100,7 +100,7 @@ async fn redriven_once(store: &Store, to_queue: Option<&str>) {
     assert_eq!((&ended["done"], &ended["failed"]), (&json!(COUNT), &json!(0)), "{ended}");
     assert_eq!(total(&server.client).await, 0, "{}", store.name());
     let queue = to_queue.unwrap_or("q");
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     loop {
         let pop = format!("/api/v1/pop/queue/{queue}?batch=1000&autoAck=true");
         let popped = server.client.get(&pop).await;
@@ -109,23 +109,28 @@ async fn redriven_once(store: &Store, to_queue: Option<&str>) {
         }
         let popped = popped.json();
         let messages = popped["messages"].as_array().expect("messages");
-        came.extend(
+        received.extend(
             messages.iter().map(|message| message["data"].as_str().expect("it").to_owned()),
         );
     }
-    let once: BTreeSet<_> = came.iter().cloned().collect();
-    assert_eq!((came.len(), once.len()), (COUNT, COUNT), "{}: none lost, none twice", store.name());
+    let once: BTreeSet<_> = received.iter().cloned().collect();
+    assert_eq!(
+        (received.len(), once.len()),
+        (COUNT, COUNT),
+        "{}: none lost, none twice",
+        store.name()
+    );
 }
 
 #[tokio::test]
-async fn a_redrive_that_is_killed_goes_on_and_gives_each_message_back_once() {
+async fn a_killed_redrive_continues_and_redelivers_each_message_once() {
     for store in Store::both().await {
         redriven_once(&store, None).await;
     }
 }
 
 #[tokio::test]
-async fn a_redrive_to_another_queue_that_is_killed_pushes_each_message_once() {
+async fn a_killed_redrive_to_another_queue_pushes_each_message_once() {
     for store in Store::both().await {
         redriven_once(&store, Some("again")).await;
     }

@@ -1,11 +1,11 @@
-//! The command line: what a newcomer sees, what is refused, how it stops.
+//! `wakeline serve`: the greeting, invalid settings and the shutdown.
 
 use std::process::Stdio;
 
 use crate::support::{Server, Store, output_of, wakeline};
 
 #[tokio::test]
-async fn serve_prints_store_url_and_three_lines_that_work() {
+async fn serve_prints_the_store_the_url_and_three_commands_that_work() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
         let greeting = server.greeting.join("\n");
@@ -35,7 +35,7 @@ async fn an_open_server_answers_to_the_names_that_it_is_given() {
     for store in Store::both().await {
         let server = Server::start(&store, &["--allowed-host", "a.example,b.example"]).await;
         for (host, status) in [("a.example", 200), ("b.example:80", 200), ("c.example", 421)] {
-            // Beside the name of this machine, which the client always sends.
+            // The client also sends the name of this machine.
             let header = format!("host: {host}\r\n");
             let path = "/api/v1/resources/queues";
             let sent = server.client.send_with("GET", path, &header, "").await.expect("sent");
@@ -46,7 +46,7 @@ async fn an_open_server_answers_to_the_names_that_it_is_given() {
 }
 
 #[tokio::test]
-async fn other_machines_are_refused_with_a_sentence_that_says_what_to_do() {
+async fn serving_other_machines_without_a_key_is_refused_with_advice() {
     let store = Store::sqlite();
     let mut command = wakeline();
     command.args(["serve", "--listen", "0.0.0.0:0", "--store", &store.url()]);
@@ -57,7 +57,7 @@ async fn other_machines_are_refused_with_a_sentence_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_api_key_of_the_environment_is_asked_for() {
+async fn an_api_key_of_the_environment_is_required() {
     let store = Store::sqlite();
     let mut command = wakeline();
     command.env("WAKELINE_API_KEY", "k3y").env("WAKELINE_STORE", store.url());
@@ -74,7 +74,7 @@ async fn a_store_that_cannot_be_opened_is_named() {
     let store = Store::sqlite();
     for (url, named) in [
         ("sqlite:/nonexistent/folder/w.db".to_owned(), "/nonexistent/folder/w.db"),
-        ("postgres://nobody@127.0.0.1:1/none".to_owned(), "PostgreSQL"),
+        ("postgres://user@127.0.0.1:1/none".to_owned(), "PostgreSQL"),
     ] {
         let mut command = wakeline();
         command.args(["serve", "--store", &url, "--store-wait-ms", "0"]);
@@ -110,7 +110,7 @@ async fn settings_that_cannot_work_are_named_and_exit_2() {
 }
 
 #[tokio::test]
-async fn misspelt_variables_are_named_and_exit_2() {
+async fn misspelled_variables_are_named_and_exit_2() {
     for (name, value, named) in [
         ("WAKELINE_LISTNE", "127.0.0.1:1", "did you mean WAKELINE_LISTEN?"),
         ("WAKELINE_LOG", "loud", "error, warn, info"),
@@ -155,7 +155,7 @@ async fn a_signal_right_after_the_greeting_drains() {
 }
 
 #[tokio::test]
-async fn migrations_are_told_and_applied() {
+async fn migrations_are_listed_and_applied() {
     let empty = Store::Postgres(wakeline_testkit::database::TestDatabase::empty().await);
     for store in [Store::sqlite(), empty] {
         let migrate = |verb: &'static str| {
@@ -191,7 +191,7 @@ async fn help_names_every_setting_and_openapi_is_json() {
         "--listen-url",
         "--fallback-poll-interval-ms",
         "--aggressive-on",
-        "--intentions-max",
+        "--waiters-max",
         "--config",
     ] {
         assert!(help.contains(flag), "{flag}");

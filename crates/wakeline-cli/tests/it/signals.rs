@@ -1,4 +1,4 @@
-//! Signals and standard error: a server stops when it is told to, whoever reads its logs.
+//! Signals and standard error: a server stops on a signal, even if its logs are not read.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{Server, Store, wakeline};
 
-/// How much a pipe of Linux holds.
+/// Capacity of a pipe on Linux.
 const PIPE_BYTES: usize = 65_536;
 
-/// A server that logs much.
-async fn talkative(store: &Store, stderr: impl Into<Stdio>) -> Server {
+/// Starts a server that logs at the level trace.
+async fn verbose_server(store: &Store, stderr: impl Into<Stdio>) -> Server {
     let mut command = wakeline();
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
     command.env("WAKELINE_LOG", "trace").stderr(stderr);
@@ -22,7 +22,7 @@ async fn talkative(store: &Store, stderr: impl Into<Stdio>) -> Server {
 #[tokio::test]
 async fn sigterm_drains_although_the_reader_of_the_logs_is_gone() {
     for store in Store::both().await {
-        let mut server = talkative(&store, Stdio::piped()).await;
+        let mut server = verbose_server(&store, Stdio::piped()).await;
         drop(server.take_stderr());
         server.client.push("q", &[("p", "a")]).await;
         let parked = server.client.park("/api/v1/pop/queue/none?wait=true").await;
@@ -33,12 +33,13 @@ async fn sigterm_drains_although_the_reader_of_the_logs_is_gone() {
     }
 }
 
-/// The first process of a container is not ended by a signal that it does not handle.
+/// The process must handle the signal: the first process of a container ignores signals that it
+/// does not handle.
 #[tokio::test]
 async fn sigterm_ends_a_start_that_waits_for_its_database() {
     let mut command = wakeline();
     command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
-    command.args(["--store", "postgres://nobody@127.0.0.1:1/none", "--store-wait-ms", "600000"]);
+    command.args(["--store", "postgres://user@127.0.0.1:1/none", "--store-wait-ms", "600000"]);
     let mut child = command.env("WAKELINE_LOG", "info").spawn().expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let waits = lines.next_line().await.expect("readable").expect("it runs");
@@ -46,16 +47,16 @@ async fn sigterm_ends_a_start_that_waits_for_its_database() {
     let pid = i32::try_from(child.id().expect("it runs")).expect("a pid");
     let pid = rustix::process::Pid::from_raw(pid).expect("not zero");
     rustix::process::kill_process(pid, Signal::TERM).expect("signalled");
-    // A code, and not the signal: the process handled it.
+    // An exit code instead of the signal shows that the process handled it.
     assert_eq!(child.wait().await.expect("it ends").code(), Some(0));
 }
 
 #[tokio::test]
-async fn logs_that_nobody_reads_hold_up_nothing() {
+async fn logs_that_are_not_read_block_nothing() {
     for store in Store::both().await {
         let (unread, mut full) = std::io::pipe().expect("a pipe");
         full.write_all(&[b'.'; PIPE_BYTES]).expect("as much as fits");
-        let server = talkative(&store, full).await;
+        let server = verbose_server(&store, full).await;
         server.client.push("q", &[("p", "a")]).await;
         assert_eq!(server.client.get("/health").await.status, 200, "{}", store.name());
         assert_eq!(server.terminate().await, Some(0), "{}", store.name());
@@ -66,7 +67,7 @@ async fn logs_that_nobody_reads_hold_up_nothing() {
 #[tokio::test]
 async fn sighup_without_a_certificate_changes_nothing() {
     for store in Store::both().await {
-        let mut server = talkative(&store, Stdio::piped()).await;
+        let mut server = verbose_server(&store, Stdio::piped()).await;
         let mut lines = BufReader::new(server.take_stderr()).lines();
         server.signal(Signal::HUP);
         loop {

@@ -1,15 +1,15 @@
-//! TLS to a PostgreSQL that accepts nothing else.
+//! TLS to a PostgreSQL that accepts only encrypted connections.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{OwnPostgres, Server, eventually, wakeline};
 
-/// An authority and the folder that it works in.
+/// A certificate authority, and its folder.
 struct Authority(tempfile::TempDir);
 
 impl Authority {
-    fn found() -> Self {
+    fn create() -> Self {
         let authority = Self(tempfile::tempdir().expect("a folder"));
         openssl(
             authority.0.path(),
@@ -23,7 +23,7 @@ impl Authority {
         self.0.path().join("ca.crt")
     }
 
-    /// Leaves a key and a certificate for `localhost` in a folder.
+    /// Creates a key and a certificate for `localhost` in a folder.
     fn certify(&self, folder: &Path) {
         let work = self.0.path();
         std::fs::write(work.join("names"), "subjectAltName = DNS:localhost\n").expect("written");
@@ -49,7 +49,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(command.status().expect("openssl runs").success(), "openssl {arguments}");
 }
 
-/// A PostgreSQL with a certificate for `localhost` that turns away whoever does not encrypt.
+/// Starts a PostgreSQL with a certificate for `localhost` that refuses unencrypted connections.
 fn encrypted(authority: &Authority) -> OwnPostgres {
     OwnPostgres::start_with(|data| {
         authority.certify(data);
@@ -59,12 +59,12 @@ fn encrypted(authority: &Authority) -> OwnPostgres {
             std::fs::write(path, old + text).expect("written");
         };
         append("postgresql.conf", "ssl = on\n");
-        let doors = "hostssl all all 127.0.0.1/32 trust\nhostnossl all all 127.0.0.1/32 reject\n";
-        std::fs::write(data.join("pg_hba.conf"), doors).expect("written");
+        let rules = "hostssl all all 127.0.0.1/32 trust\nhostnossl all all 127.0.0.1/32 reject\n";
+        std::fs::write(data.join("pg_hba.conf"), rules).expect("written");
     })
 }
 
-/// What `wakeline migrate up` says to a store that it cannot use; `None` if it can.
+/// Returns the error of `wakeline migrate up`, or `None` if it succeeds.
 async fn refusal(url: &str) -> Option<String> {
     let mut command = wakeline();
     let output = command.args(["migrate", "up", "--store", url]).output().await.expect("it runs");
@@ -72,8 +72,8 @@ async fn refusal(url: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_server_works_over_tls_with_its_listener_and_all() {
-    let authority = Authority::found();
+async fn a_server_and_its_listener_work_over_tls() {
+    let authority = Authority::create();
     let postgres = encrypted(&authority);
     let roots = authority.certificate().display().to_string();
     for mode in ["require", "verify-full"] {
@@ -81,7 +81,7 @@ async fn a_server_works_over_tls_with_its_listener_and_all() {
         let url = postgres.url_at("localhost", &parameters);
         let server = Server::start_url(&url, &["--fallback-poll-interval-ms", "3600000"]).await;
         let other = Server::start_url(&url, &[]).await;
-        eventually("it listens", || async { server.wake().await["link"] == "up" }).await;
+        eventually("the server listens", || async { server.wake().await["link"] == "up" }).await;
         let parked = server.client.park("/api/v1/pop/queue/q?wait=true&autoAck=true").await;
         server.parked(1).await;
         other.client.push("q", &[("p", mode)]).await;
@@ -90,8 +90,8 @@ async fn a_server_works_over_tls_with_its_listener_and_all() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_certified_is_not_spoken_to() {
-    let (authority, stranger) = (Authority::found(), Authority::found());
+async fn a_server_without_a_trusted_certificate_is_refused() {
+    let (authority, stranger) = (Authority::create(), Authority::create());
     let postgres = encrypted(&authority);
     let url = |host: &str, mode: &str, roots: Option<&Authority>| {
         let roots = roots.map(|roots| format!("&sslrootcert={}", roots.certificate().display()));
@@ -107,7 +107,14 @@ async fn whoever_is_not_certified_is_not_spoken_to() {
             assert!(said.is_some_and(|text| text.contains("certificate")), "{mode}: {why}");
         }
     }
-    assert!(refusal(&url("localhost", "disable", None)).await.is_some(), "it takes only TLS");
-    assert_eq!(refusal(&url("localhost", "prefer", None)).await, None, "encrypted to anyone");
+    assert!(
+        refusal(&url("localhost", "disable", None)).await.is_some(),
+        "PostgreSQL accepts only TLS"
+    );
+    assert_eq!(
+        refusal(&url("localhost", "prefer", None)).await,
+        None,
+        "encrypted without verification"
+    );
     assert_eq!(refusal(&url("localhost", "verify-full", Some(&authority))).await, None);
 }

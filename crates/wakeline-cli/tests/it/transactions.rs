@@ -1,12 +1,12 @@
-//! Transactions over all faces, interrupted at every call of the store: all of it happens, or
-//! nothing, and repeating it does the rest.
+//! Transactions over all APIs, interrupted at every call of the store: a transaction happens as a
+//! whole or not at all, and repeating it completes it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use wakeline_access::AccessOptions;
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 
 use crate::support::{Answer, Client, Node, Store};
@@ -14,7 +14,7 @@ use crate::support::{Answer, Client, Node, Store};
 /// More calls than any transaction makes.
 const CALLS_MAX: u64 = 20;
 
-/// One transaction with an operation of every kind; its names carry a number.
+/// One transaction with an operation of every kind. All names in it contain its number.
 struct Transaction {
     number: u64,
     popped: Value,
@@ -54,7 +54,7 @@ impl Transaction {
         client.post("/api/v1/transaction", self.body()).await
     }
 
-    /// What of it has happened, each part by itself.
+    /// Returns for each part of the transaction whether it has happened.
     async fn happened(&self, client: Client) -> Vec<(&'static str, bool)> {
         let n = self.number;
         let lease = self.popped["leaseId"].as_str().expect("a lease");
@@ -70,7 +70,7 @@ impl Transaction {
         let timer = |key: &str| {
             timers["rows"].as_array().expect("rows").iter().any(|row| row["timerKey"] == key)
         };
-        assert!(there <= 1 && emitted <= 1, "nothing happens twice: {there}, {emitted}");
+        assert!(there <= 1 && emitted <= 1, "an operation happened twice: {there}, {emitted}");
         vec![
             ("settled", settled),
             ("pushed", there == 1),
@@ -82,48 +82,49 @@ impl Transaction {
     }
 }
 
-/// Interrupts a transaction at the k-th call of the store. True if there was such a call.
-async fn interrupt(store: &Arc<dyn WholeStore>, sound: &Node, call: u64, fault: Fault) -> bool {
+/// Interrupts a transaction at the call of the store with this number. Returns whether there was
+/// such a call.
+async fn interrupt(store: &Arc<dyn Backend>, healthy: &Node, call: u64, fault: Fault) -> bool {
     let number = call * 10 + Fault::ALL.iter().position(|one| *one == fault).expect("one") as u64;
-    let transaction = Transaction::prepare(sound.client, number).await;
+    let transaction = Transaction::prepare(healthy.client, number).await;
     let faulting = Arc::new(FaultingStore::new(store.clone()));
     let node = Node::start(faulting.clone(), AccessOptions::default()).await;
     faulting.fail(call, fault);
-    // Who hears nothing gives up.
-    let patience = Duration::from_secs(if fault == Fault::HangAfter { 3 } else { 1 });
-    let answer = tokio::time::timeout(patience, transaction.commit(node.client)).await;
-    let hit = faulting.pending() == 0;
+    // A client that receives no answer gives up.
+    let timeout = Duration::from_secs(if fault == Fault::HangAfter { 3 } else { 1 });
+    let answer = tokio::time::timeout(timeout, transaction.commit(node.client)).await;
+    let interrupted = faulting.pending() == 0;
     let what = format!("{fault:?} at call {call} ({:?})", faulting.calls());
-    let happened = transaction.happened(sound.client).await;
+    let happened = transaction.happened(healthy.client).await;
     let all = happened.iter().all(|(_, done)| *done);
     assert!(all || happened.iter().all(|(_, done)| !done), "{what}: {happened:?}");
     if let Ok(answer) = &answer {
         assert!(answer.status != 200 || all, "{what}: {answer:?}");
-        assert!(!hit || answer.status >= 500 || answer.status == 200, "{what}: {answer:?}");
+        assert!(!interrupted || answer.status >= 500 || answer.status == 200, "{what}: {answer:?}");
     }
-    let again = transaction.commit(sound.client).await;
+    let again = transaction.commit(healthy.client).await;
     let expected = if all { 409 } else { 200 };
     assert_eq!(again.status, expected, "{what}, repeated: {again:?}");
-    let happened = transaction.happened(sound.client).await;
+    let happened = transaction.happened(healthy.client).await;
     assert!(happened.iter().all(|(_, done)| *done), "{what}, repeated: {happened:?}");
-    hit
+    interrupted
 }
 
 #[tokio::test]
-async fn interrupted_anywhere_a_transaction_happens_as_a_whole_or_not_at_all() {
+async fn an_interrupted_transaction_happens_as_a_whole_or_not_at_all() {
     for store in Store::both().await {
         let name = store.name();
         let store = store.open().await;
-        let sound = Node::start(store.clone(), AccessOptions::default()).await;
+        let healthy = Node::start(store.clone(), AccessOptions::default()).await;
         let app = json!({"name": "shop", "uid": "shop"});
-        assert_eq!(sound.client.post("/api/v1/app", app).await.status, 201);
+        assert_eq!(healthy.client.post("/api/v1/app", app).await.status, 201);
         let mut calls = 0;
         for call in 1..=CALLS_MAX {
-            let mut hit = false;
+            let mut interrupted = false;
             for fault in Fault::ALL {
-                hit = interrupt(&store, &sound, call, fault).await;
+                interrupted = interrupt(&store, &healthy, call, fault).await;
             }
-            if !hit {
+            if !interrupted {
                 break;
             }
             calls = call;

@@ -1,12 +1,12 @@
-//! A sweep that finds nothing comes ever less often, and then nothing at all is asked.
+//! The interval of sweeps that find nothing grows, and then no statements are sent at all.
 
 use std::time::Duration;
 
-use crate::idle::{PATIENT, pollers};
+use crate::idle::{TOLERATE_LATE_HINTS, pollers};
 use crate::support::{Hook, Server, Store, long};
 
-/// Calls of the store that a server made until now, by its own count; without those that reading
-/// the metrics makes.
+/// Returns the counts of store calls that a server reports, without the calls for reading the
+/// metrics.
 async fn store_calls(server: &Server) -> Vec<String> {
     let text = server.client.get("/metrics").await.body;
     let calls = text.lines().filter(|line| line.starts_with("wakeline_store_calls_total{"));
@@ -17,7 +17,7 @@ async fn store_calls(server: &Server) -> Vec<String> {
 }
 
 async fn no_call_while_idle(store: Store) {
-    // Ten minutes, or a two-hundredth of that.
+    // Ten minutes in the long version, three seconds otherwise.
     let (first, watch) = if long() { (4_000, 600) } else { (40, 3) };
     let watch = Duration::from_secs(watch);
     let first_ms = first.to_string();
@@ -25,7 +25,7 @@ async fn no_call_while_idle(store: Store) {
         ["--fallback-poll-interval-ms", first_ms.as_str()],
         ["--fallback-poll-interval-max-ms", "3600000"],
         ["--default-timeout-ms", "2000"],
-        PATIENT,
+        TOLERATE_LATE_HINTS,
     ]
     .concat();
     let server = Hook::serve(&store.url(), &flags).await;
@@ -36,7 +36,8 @@ async fn no_call_while_idle(store: Store) {
     }
     let mut clients = pollers(&server, 10, 2, 100);
     server.parked(100).await;
-    // Sweeps come 1, 2, 4, .. 256 times the first interval after the first waiter, then after 512.
+    // Sweeps are made 1, 2, 4, .. 256 times the first interval after the first waiter, and then
+    // after 512 times.
     tokio::time::sleep(Duration::from_millis(first * 275)).await;
     let before = store_calls(&server).await;
     if let Store::Postgres(database) = &store {

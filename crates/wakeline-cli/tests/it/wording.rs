@@ -1,11 +1,11 @@
-//! Every refusal of the command line says what is wrong, with the value and its place, and what to
-//! do; the exit code is 2 for a mistake in the settings and 1 for a failure at work.
+//! Every error of the command line names what is wrong, with the value and its place, and what to
+//! do. The exit code is 2 for an error in the settings and 1 for other failures.
 
 use std::path::Path;
 
 use crate::support::{Server, Store, output_of, wakeline};
 
-/// What a command prints on standard error, and its exit code.
+/// Runs a command. Returns its exit code and standard error.
 async fn refused(
     folder: &Path,
     variables: &[(&str, &str)],
@@ -18,12 +18,13 @@ async fn refused(
     (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
 }
 
-/// Habits that no message has: types of the program, texts without their causes.
+/// Checks that an error contains `words`, and neither names of Rust types nor texts that omit the
+/// cause.
 fn check(error: &str, words: &[&str]) {
     let complete = words.iter().all(|word| error.contains(word));
     assert!(complete, "{error:?} lacks one of {words:?}");
-    for habit in ["usize", "u32", "u64", "untagged", "invalid digit", "db error\n", "Wire"] {
-        assert!(!error.contains(habit), "{error:?} has {habit:?}");
+    for forbidden in ["usize", "u32", "u64", "untagged", "invalid digit", "db error\n", "Wire"] {
+        assert!(!error.contains(forbidden), "{error:?} contains {forbidden:?}");
     }
 }
 
@@ -53,9 +54,9 @@ async fn a_wrong_flag_or_variable_is_named_with_its_value_and_what_it_must_be() 
     }
     let (code, error) = refused(folder.path(), &[("WAKELINE_LISTEN", "")], &["serve"]).await;
     assert_eq!(code, Some(2), "{error}");
-    check(&error, &["WAKELINE_LISTEN is set to nothing", "unset it"]);
+    check(&error, &["WAKELINE_LISTEN is empty", "unset it"]);
     let files = std::fs::read_dir(folder.path()).expect("a folder").count();
-    assert_eq!(files, 0, "a mistake makes no store");
+    assert_eq!(files, 0, "an invalid setting creates no store");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What waits for webhook work, and what hints say to it.
+//! The lines in which webhook tasks wait, and the hints that they receive.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::id::EndpointId;
 pub enum HookLine {
     /// Deliveries that this server sends.
     Push,
-    /// The first attempts among them, for senders that have room for nothing else: a line of its
-    /// own, because that it is empty says nothing about [`HookLine::Push`].
+    /// First attempts of such deliveries, for senders that have capacity for nothing else. It is a
+    /// line of its own, because that it is empty says nothing about [`HookLine::Push`].
     PushFresh,
-    /// Deliveries of an endpoint that its owner fetches.
+    /// Deliveries of an endpoint that its owner pulls.
     Pull(EndpointId),
-    /// Work in the background: jobs, payloads that expire.
-    Chores,
+    /// Background work: jobs, and payloads that expire.
+    Background,
 }
 
-/// What hints speak of: what can be waited for, without [`HookLine::PushFresh`], which hears those
-/// of [`HookLine::Push`].
+/// What a hint refers to. [`HookLine::PushFresh`] is not a topic: its waiters receive the hints of
+/// [`HookLine::Push`].
 pub type HookTopic = HookLine;
 
 impl HookLine {
-    /// What hints say that concern it.
+    /// Returns the topic whose hints concern this line.
     pub fn topic(&self) -> HookTopic {
         match self {
             Self::PushFresh => Self::Push,
@@ -34,41 +34,43 @@ impl HookLine {
     }
 }
 
-/// A hint: something may have become available. Carries no data.
+/// A hint: something may have become available. It carries no data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HookChange {
     /// What may be available.
     pub what: HookWhat,
-    /// How long from now until there is something to claim.
+    /// The time from now until there is something to claim.
     pub due_in: Duration,
 }
 
-/// What a [`HookChange`] speaks of.
+/// What a [`HookChange`] refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookWhat {
     /// A delivery that this server sends.
     Push,
-    /// A delivery of an endpoint that its owner fetches.
+    /// A delivery of an endpoint that its owner pulls.
     Pull(EndpointId),
-    /// Work in the background.
-    Chores,
-    /// The event types: whoever keeps them in memory reads them again.
+    /// Background work.
+    #[serde(rename = "chores")]
+    Background,
+    /// The event types: a node that caches them reads them again.
     EventTypes,
 }
 
 impl HookChange {
-    /// Something is available now.
+    /// Creates a hint for something that is available now.
     pub fn now(what: HookWhat) -> Self {
         Self { what, due_in: Duration::ZERO }
     }
 
-    /// The topic of the lines that are concerned, if the change is about something to claim.
+    /// Returns the topic of the lines that are concerned, if the change is about something to
+    /// claim.
     pub fn line(&self) -> Option<HookTopic> {
         match self.what {
             HookWhat::Push => Some(HookLine::Push),
             HookWhat::Pull(endpoint) => Some(HookLine::Pull(endpoint)),
-            HookWhat::Chores => Some(HookLine::Chores),
+            HookWhat::Background => Some(HookLine::Background),
             HookWhat::EventTypes => None,
         }
     }

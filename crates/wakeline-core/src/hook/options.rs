@@ -1,4 +1,4 @@
-//! How an endpoint is delivered to.
+//! The options of endpoints.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Waits between the attempts of a delivery, unless its endpoint says otherwise: three days.
+/// The default waits between the attempts of a delivery: three days in total.
 pub const RETRY_SCHEDULE_DEFAULT: [Duration; 9] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * MINUTE),
@@ -20,36 +20,37 @@ pub const RETRY_SCHEDULE_DEFAULT: [Duration; 9] = [
     Duration::from_secs(24 * HOUR),
 ];
 
-/// How long a payload is kept, unless its message says otherwise.
+/// The default time for which a payload is kept.
 pub const MESSAGE_RETENTION_DEFAULT: Duration = Duration::from_secs(90 * 24 * HOUR);
 
-/// Most bytes of a message's payload, unless a node is told otherwise.
+/// The default maximum size of a message's payload in bytes.
 pub const MESSAGE_PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// How an endpoint is delivered to. A store reads the fields that decide what can be claimed, and
-/// keeps all of them.
+/// How messages are delivered to an endpoint. A store reads the fields that decide what can be
+/// claimed, and keeps all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointOptions {
-    /// Whether the owner fetches deliveries instead of getting them sent.
+    /// Whether the owner pulls deliveries instead of receiving requests.
     pub pull: bool,
-    /// Strict order, one at a time; without, deliveries do not wait for each other.
+    /// Strict order, one delivery at a time; with `None`, deliveries do not wait for each other.
     pub fifo: Option<FifoOptions>,
-    /// Most attempts a second.
+    /// The maximum number of attempts per second.
     pub rate_per_second: Option<u32>,
-    /// Most attempts under way at once, over all nodes.
+    /// The maximum number of attempts in flight, over all nodes.
     pub in_flight_max: u32,
-    /// When to pause an endpoint that fails; `None` never does.
+    /// When to pause an endpoint that fails; with `None` it is never paused.
     pub breaker: Option<BreakerOptions>,
-    /// Nothing but failures for so long disables the endpoint; `None` never does.
+    /// The time without any success after which the endpoint is disabled; with `None` it never is.
     pub disable_after: Option<Duration>,
-    /// Waits between attempts; `None` is [`RETRY_SCHEDULE_DEFAULT`], empty is one attempt only.
+    /// The waits between attempts. `None` means [`RETRY_SCHEDULE_DEFAULT`]; an empty list means
+    /// that there is only one attempt.
     pub schedule: Option<Vec<Duration>>,
-    /// Answers after which a delivery has failed for good.
+    /// The status codes after which a delivery has failed permanently.
     pub give_up_on: Vec<StatusRange>,
-    /// Most time for one attempt, from connecting to the end of the answer.
+    /// The maximum time for one attempt, from connecting to the end of the response.
     pub timeout: Duration,
-    /// Names of the signature's headers.
+    /// The names of the signature's headers.
     pub header_style: HeaderStyle,
 }
 
@@ -71,23 +72,23 @@ impl Default for EndpointOptions {
 }
 
 impl EndpointOptions {
-    /// The waits between attempts.
+    /// Returns the waits between attempts.
     pub fn schedule(&self) -> &[Duration] {
         self.schedule.as_deref().unwrap_or(&RETRY_SCHEDULE_DEFAULT)
     }
 
-    /// How long the lease of an attempt lasts: beyond its deadline, so that its outcome can still
-    /// be written.
+    /// Returns how long the lease of an attempt lasts: longer than its deadline, so that its
+    /// outcome can still be written.
     pub fn lease(&self) -> Duration {
         self.timeout + Duration::from_secs(10)
     }
 }
 
-/// Strict order.
+/// The options of strict order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FifoOptions {
-    /// Most messages in one request; with more than one the body is a list.
+    /// The maximum number of messages in one request; with more than one the body is a list.
     pub batch: u32,
 }
 
@@ -97,16 +98,16 @@ impl Default for FifoOptions {
     }
 }
 
-/// When an endpoint that fails is left alone for a while. What waits for it keeps its attempts.
+/// When an endpoint that fails is paused. Waiting deliveries do not lose attempts meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct BreakerOptions {
-    /// Failures in a row that open it.
+    /// The number of failures in a row that open the breaker.
     pub failures: u32,
-    /// How long it stays open.
+    /// How long the breaker stays open.
     pub open_for: Duration,
-    /// Attempts that are let through afterwards; if all succeed it closes, if one fails it opens
-    /// again.
+    /// The number of attempts that are let through afterwards. If all succeed the breaker closes;
+    /// if one fails it opens again.
     pub probes: u32,
 }
 
@@ -116,26 +117,26 @@ impl Default for BreakerOptions {
     }
 }
 
-/// Answers from one status to another, both included.
+/// A range of status codes, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusRange(pub u16, pub u16);
 
 impl StatusRange {
-    /// Whether a status is one of them.
+    /// Returns whether a status code is in the range.
     pub fn contains(self, status: u16) -> bool {
         (self.0..=self.1).contains(&status)
     }
 }
 
-/// Names of the headers that carry id, timestamp and signature.
+/// The names of the headers that carry id, timestamp and signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeaderStyle {
-    /// `webhook-id` and so on, as Standard Webhooks has it.
+    /// `webhook-id` and so on, as in Standard Webhooks.
     #[default]
     Webhook,
     /// `svix-id` and so on.
     Svix,
-    /// Both.
+    /// Both kinds of headers.
     Both,
 }

@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest event type or pattern, in characters.
+/// The maximum length of an event type or a pattern, in characters.
 const EVENT_TYPE_LEN_MAX: usize = 256;
-/// Longest channel, in characters.
+/// The maximum length of a channel, in characters.
 const CHANNEL_LEN_MAX: usize = 128;
 
-/// Why a text is not an event type, a pattern or a channel.
+/// The reason why a text is not an event type, a pattern or a channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HookTextError {
-    /// It is empty or too long.
+    /// The text is empty or too long.
     #[error("{kind} must have 1 to {max} characters, not {len}")]
     Length {
-        /// What was being named.
+        /// The kind of text that was expected.
         kind: &'static str,
-        /// Most characters.
+        /// The maximum number of characters.
         max: usize,
-        /// Its characters.
+        /// The number of characters of the text.
         len: usize,
     },
-    /// It has a character that is not allowed.
+    /// The text has a character that is not allowed.
     #[error("{kind} may only contain {allowed}, not {found:?}")]
     Character {
-        /// What was being named.
+        /// The kind of text that was expected.
         kind: &'static str,
-        /// What it may contain.
+        /// The characters that are allowed.
         allowed: &'static str,
-        /// The first offending character.
+        /// The first invalid character.
         found: char,
     },
 }
@@ -54,7 +54,7 @@ macro_rules! text {
         pub struct $type(Arc<str>);
 
         impl $type {
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -82,16 +82,17 @@ macro_rules! text {
 }
 
 text!(
-    /// What kind of event a message tells of: `invoice.paid`.
+    /// The type of the event that a message reports, for example `invoice.paid`.
     EventTypeName
 );
 text!(
-    /// Which event types an endpoint wants: one of them, or all that begin alike (`invoice.*`);
-    /// `*` is all.
+    /// The event types that an endpoint receives: one of them, or all with the same beginning
+    /// (`invoice.*`); `*` is all.
     EventPattern
 );
 text!(
-    /// A second way to choose messages, beside their type: a project, a customer's customer.
+    /// A second criterion for selecting messages, besides their type: a project, a customer's
+    /// customer.
     Channel
 );
 
@@ -107,7 +108,7 @@ impl EventTypeName {
         Ok(Self(text.into()))
     }
 
-    /// Every pattern that matches this type: itself, and each beginning with a `*` behind it. A
+    /// Returns every pattern that matches this type: itself, and each beginning followed by `*`. A
     /// store finds the endpoints of a message by looking these up.
     pub fn patterns(&self) -> Vec<String> {
         let beginnings = (0..=self.0.len()).map(|end| format!("{}*", &self.0[..end]));
@@ -116,7 +117,7 @@ impl EventTypeName {
 }
 
 impl EventPattern {
-    /// Accepts an event type, or a beginning of one with a `*` at its end.
+    /// Accepts an event type, or the beginning of one followed by `*`.
     pub fn new(text: impl AsRef<str>) -> Result<Self, HookTextError> {
         let (kind, text) = ("eventTypes", text.as_ref());
         check_len(kind, text, EVENT_TYPE_LEN_MAX)?;
@@ -128,12 +129,12 @@ impl EventPattern {
         Ok(Self(text.into()))
     }
 
-    /// Matches every type.
+    /// Returns the pattern that matches every type.
     pub fn all() -> Self {
         Self("*".into())
     }
 
-    /// Whether it matches a type.
+    /// Returns whether the pattern matches a type.
     pub fn matches(&self, event_type: &EventTypeName) -> bool {
         match self.0.strip_suffix('*') {
             Some(beginning) => event_type.as_str().starts_with(beginning),

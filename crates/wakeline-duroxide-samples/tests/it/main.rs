@@ -1,7 +1,7 @@
-//! The samples that duroxide publishes with its crate, on both stores.
+//! Runs the samples that duroxide publishes with its crate on both stores.
 //!
-//! The build script takes them out of the published crate. They open their stores and wait through
-//! a module `common`, which is written here for each store.
+//! The build script extracts them from the published crate. They open their stores and wait through
+//! a module `common`, which is defined here for each store.
 
 mod waiting;
 
@@ -22,7 +22,7 @@ mod postgres {
 
         pub(super) use crate::waiting::{wait_for_history, wait_for_subscription};
 
-        /// A provider, and the database that is dropped with the second value.
+        /// Returns a provider, and the database, which is dropped with the second value.
         pub(super) async fn create_sqlite_store_disk() -> (Arc<dyn Provider>, TestDatabase) {
             let database = TestDatabase::copy_of("wl_migrated", async |url| {
                 migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
@@ -54,7 +54,7 @@ mod sqlite {
 
         pub(super) use crate::waiting::{wait_for_history, wait_for_subscription};
 
-        /// A provider, and the folder that is removed with the second value.
+        /// Returns a provider, and the folder, which is removed with the second value.
         pub(super) async fn create_sqlite_store_disk() -> (Arc<dyn Provider>, TempDir) {
             let folder = tempfile::tempdir().expect("a folder for the test");
             let mut options = SqliteProviderOptions::new(folder.path().join("dx.db"));

@@ -1,4 +1,4 @@
-//! What samples wait for. Their own limits are for an idle machine: these are longer.
+//! The waits of the samples, with longer limits than the original ones for an idle machine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use duroxide::{Event, EventKind};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether the history of an instance comes to be as expected.
+/// Waits until the history of an instance is as expected; returns false at the timeout.
 pub(crate) async fn wait_for_history(
     store: Arc<dyn Provider>,
     instance: &str,
@@ -25,7 +25,7 @@ pub(crate) async fn wait_for_history(
     false
 }
 
-/// Whether an instance comes to wait for an event.
+/// Waits until an instance waits for an event; returns false at the timeout.
 pub(crate) async fn wait_for_subscription(
     store: Arc<dyn Provider>,
     instance: &str,

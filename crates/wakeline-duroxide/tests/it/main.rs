@@ -1,8 +1,9 @@
-//! Tests of the adapter: duroxide's own validation suite on both stores, and what it does not ask.
+//! Tests of the adapter: duroxide's own validation suite on both stores, and behaviour that the
+//! suite does not cover.
 
-mod bed;
-mod sample;
+mod order;
 mod settled;
+mod stores;
 mod suite;
 mod waking;
 

@@ -5,10 +5,10 @@ use wakeline_duroxide::{PostgresOptions, PostgresProvider, PostgresProviderOptio
 use wakeline_postgres::{PostgresStore, migrate_up};
 use wakeline_testkit::database::TestDatabase;
 
-use crate::bed::{Site, waiting};
+use crate::stores::{TestStore, waiting};
 use crate::waking::switched_off;
 
-/// A database of its own.
+/// A separate database.
 pub(crate) struct Database {
     database: TestDatabase,
     provider: PostgresProvider,
@@ -22,7 +22,7 @@ async fn provider_on(database: &TestDatabase, long_polling: bool) -> PostgresPro
 }
 
 #[async_trait]
-impl Site for Database {
+impl TestStore for Database {
     type Store = PostgresStore;
 
     async fn open(long_polling: bool) -> Self {
@@ -38,7 +38,7 @@ impl Site for Database {
         &self.provider
     }
 
-    async fn neighbour(&self) -> PostgresProvider {
+    async fn second_provider(&self) -> PostgresProvider {
         provider_on(&self.database, true).await
     }
 
@@ -61,7 +61,7 @@ impl Site for Database {
         assert!(client.execute(sql, &[&instance]).await.expect("it can be written") > 0);
     }
 
-    /// A message counts the leases that ended without a commit; the one that holds it is on top.
+    /// A message counts the leases that ended without a commit; the current lease is added.
     async fn attempt_max(&self, instance: &str) -> u32 {
         let sql = "SELECT coalesce(max(m.attempts + (l.lease_token IS NOT NULL
                 AND m.visible_at <= l.lease_at AND m.seq <= l.lease_seq)::int), 0)
@@ -82,9 +82,9 @@ crate::suite::suite!(Database);
 crate::waking::on_site!(super::Database);
 
 #[tokio::test]
-async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
-    let site = Database::open(true).await;
-    let (url, schema) = (site.url(), Some("another"));
+async fn every_constructor_opens_a_provider_that_waits_unless_configured_not_to() {
+    let store = Database::open(true).await;
+    let (url, schema) = (store.url(), Some("another"));
     let waiting = [
         PostgresProvider::new(&url).await.expect("connected"),
         PostgresProvider::new_with_schema(&url, schema).await.expect("connected"),
@@ -98,5 +98,5 @@ async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     crate::waking::constructors_wait(waiting, still).await;
     let wrong = PostgresProvider::new_with_schema(&url, Some("pg_mine")).await;
     assert!(wrong.err().expect("refused").to_string().contains("pg_mine"));
-    site.close().await;
+    store.close().await;
 }

@@ -1,10 +1,10 @@
-//! A provider that does not say "nothing to fetch" while an instance is only locked.
+//! A provider that does not return an empty fetch while an instance is locked.
 //!
 //! duroxide's validation of the backoff for missing handlers takes an empty fetch as proof that the
 //! runtime has handled the item. But the item may still be on its way to the runtime: leased, and
 //! not yet returned by the runtime's fetch. The validation then stops the runtime, which drops that
 //! fetch, and our provider gives the item back at once, as it should; it is visible again, and the
-//! validation fails. So an empty fetch is asked again here until nothing is locked.
+//! validation fails. An empty fetch is therefore repeated here until nothing is locked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use duroxide::providers::{
 };
 use duroxide::{Event, SystemStats};
 
-use crate::bed::{Bed, ProviderOf, Site};
+use crate::stores::{ProviderOf, TestStore, ValidationStores};
 
-/// A bed whose providers wait for locks before they say that there is nothing.
-pub(crate) struct SettledBed<S>(pub(crate) Arc<Bed<S>>);
+/// Stores whose providers wait for locks before they return an empty fetch.
+pub(crate) struct SettledBed<S>(pub(crate) Arc<ValidationStores<S>>);
 
 #[async_trait]
-impl<S: Site> ProviderFactory for SettledBed<S> {
+impl<S: TestStore> ProviderFactory for SettledBed<S> {
     async fn create_provider(&self) -> Arc<dyn Provider> {
         let inner = self.0.provider().await;
-        Arc::new(Settled { inner, bed: Arc::clone(&self.0) })
+        Arc::new(Settled { inner, stores: Arc::clone(&self.0) })
     }
 
     fn lock_timeout(&self) -> Duration {
@@ -35,13 +35,13 @@ impl<S: Site> ProviderFactory for SettledBed<S> {
     }
 }
 
-struct Settled<S: Site> {
+struct Settled<S: TestStore> {
     inner: ProviderOf<S>,
-    bed: Arc<Bed<S>>,
+    stores: Arc<ValidationStores<S>>,
 }
 
 #[async_trait]
-impl<S: Site> Provider for Settled<S> {
+impl<S: TestStore> Provider for Settled<S> {
     async fn fetch_orchestration_item(
         &self,
         lock_timeout: Duration,
@@ -52,7 +52,7 @@ impl<S: Site> Provider for Settled<S> {
             let fetched =
                 self.inner.fetch_orchestration_item(lock_timeout, poll_timeout, filter).await?;
             let waits = !poll_timeout.is_zero();
-            if fetched.is_some() || waits || !self.bed.is_anything_locked().await {
+            if fetched.is_some() || waits || !self.stores.is_anything_locked().await {
                 return Ok(fetched);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;

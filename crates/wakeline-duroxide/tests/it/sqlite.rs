@@ -9,17 +9,17 @@ use tempfile::TempDir;
 use wakeline_duroxide::{SqliteProvider, SqliteProviderOptions};
 use wakeline_sqlite::SqliteStore;
 
-use crate::bed::{Site, waiting};
+use crate::stores::{TestStore, waiting};
 use crate::waking::switched_off;
 
-/// A file in a folder of its own.
+/// A file in a temporary folder.
 pub(crate) struct File {
     folder: TempDir,
     provider: SqliteProvider,
 }
 
 impl File {
-    /// The file as another program sees it.
+    /// Opens the file as another program does.
     fn raw(&self) -> Connection {
         let file = Connection::open(self.folder.path().join("dx.db")).expect("the file opens");
         file.busy_timeout(Duration::from_secs(5)).expect("it can wait");
@@ -35,7 +35,7 @@ async fn provider_in(folder: &TempDir, long_polling: bool) -> SqliteProvider {
 }
 
 #[async_trait]
-impl Site for File {
+impl TestStore for File {
     type Store = SqliteStore;
 
     async fn open(long_polling: bool) -> Self {
@@ -47,7 +47,7 @@ impl Site for File {
         &self.provider
     }
 
-    async fn neighbour(&self) -> SqliteProvider {
+    async fn second_provider(&self) -> SqliteProvider {
         provider_in(&self.folder, true).await
     }
 
@@ -55,7 +55,7 @@ impl Site for File {
         format!("sqlite:{}", self.folder.path().join("dx.db").display())
     }
 
-    /// Of this process, to the database and the files beside it.
+    /// Counts the descriptors of this process to the database and the files beside it.
     async fn connections(&self) -> usize {
         let open = std::fs::read_dir("/proc/self/fd").expect("it can be read");
         let ours = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -71,7 +71,7 @@ impl Site for File {
         assert!(self.raw().execute(sql, [instance]).expect("it can be written") > 0);
     }
 
-    /// A message counts the leases that ended without a commit; the one that holds it is on top.
+    /// A message counts the leases that ended without a commit; the current lease is added.
     async fn attempt_max(&self, instance: &str) -> u32 {
         let sql = "SELECT coalesce(max(m.attempts + (l.lease_key IS NOT NULL
                        AND m.visible_at <= l.lease_at AND m.seq <= l.lease_seq)), 0)
@@ -89,7 +89,7 @@ crate::suite::suite!(File);
 crate::waking::on_site!(super::File);
 
 #[tokio::test]
-async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
+async fn every_constructor_opens_a_provider_that_waits_unless_configured_not_to() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let (file, schema) = (folder.path().join("dx.db"), Some("another"));
     let waiting = [
@@ -108,7 +108,7 @@ async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     assert!(folder.path().join("dx-another.db").exists(), "a schema is a file of its own");
 }
 
-/// As a process left it that was killed during a deletion: nothing else goes on with it here.
+/// Simulates a process that was killed during a deletion; no other process continues it here.
 #[tokio::test]
 async fn an_interrupted_deletion_is_finished_by_the_next_deletion_or_pruning() {
     let file = File::open(false).await;

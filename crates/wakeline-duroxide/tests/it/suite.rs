@@ -1,12 +1,12 @@
-//! duroxide's provider validations, each as a test of its own, for any store.
+//! duroxide's provider validations, each as a separate test, for any store.
 //!
 //! All 233 functions of the suite (feature `provider-test` of the crate) are listed; the one that
 //! takes the version that wrote a history runs for both, and one has a provider of its own (see
 //! `settled.rs`). Nothing is left out.
 
-/// Validations of a site, each as a test.
+/// Validations of a store, each as a test.
 macro_rules! validations {
-    ($site:ty; $($module:ident { $($name:ident,)+ })+) => {
+    ($store:ty; $($module:ident { $($name:ident,)+ })+) => {
         $(
             mod $module {
                 use super::*;
@@ -14,9 +14,9 @@ macro_rules! validations {
                 $(
                     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                     async fn $name() {
-                        let bed = Bed::<$site>::new(true);
-                        duroxide::provider_validation::$module::$name(&bed).await;
-                        bed.close().await;
+                        let stores = ValidationStores::<$store>::new(true);
+                        duroxide::provider_validation::$module::$name(&stores).await;
+                        stores.close().await;
                     }
                 )+
             }
@@ -24,12 +24,12 @@ macro_rules! validations {
     };
 }
 
-/// The whole suite on a site.
+/// The whole suite on a store.
 macro_rules! suite {
-    ($site:ty) => {
-        use crate::bed::Bed;
+    ($store:ty) => {
+        use crate::stores::ValidationStores;
 
-        $crate::suite::validations! { $site;
+        $crate::suite::validations! { $store;
             atomicity {
                 test_atomicity_failure_rollback,
                 test_multi_operation_atomic_ack,
@@ -306,8 +306,8 @@ macro_rules! suite {
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_continue_as_new_unregistered_backoff() {
-                let bed = SettledBed(Arc::new(Bed::<$site>::new(true)));
-                race_replay::test_continue_as_new_unregistered_backoff(&bed).await;
+                let stores = SettledBed(Arc::new(ValidationStores::<$store>::new(true)));
+                race_replay::test_continue_as_new_unregistered_backoff(&stores).await;
             }
         }
 
@@ -318,16 +318,16 @@ macro_rules! suite {
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn delivered_by_0_1_30() {
-                let bed = Bed::<$site>::new(true);
-                race_replay::test_continue_as_new_transition_delivery(&bed, "0.1.30").await;
-                bed.close().await;
+                let stores = ValidationStores::<$store>::new(true);
+                race_replay::test_continue_as_new_transition_delivery(&stores, "0.1.30").await;
+                stores.close().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn delivered_by_0_1_31() {
-                let bed = Bed::<$site>::new(true);
-                race_replay::test_continue_as_new_transition_delivery(&bed, "0.1.31").await;
-                bed.close().await;
+                let stores = ValidationStores::<$store>::new(true);
+                race_replay::test_continue_as_new_transition_delivery(&stores, "0.1.31").await;
+                stores.close().await;
             }
         }
 
@@ -340,46 +340,46 @@ macro_rules! suite {
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_short_poll_returns_immediately() {
-                let bed = Bed::<$site>::new(false);
-                let threshold = bed.short_poll_threshold();
-                let provider = bed.provider().await;
+                let stores = ValidationStores::<$store>::new(false);
+                let threshold = stores.short_poll_threshold();
+                let provider = stores.provider().await;
                 long_polling::test_short_poll_returns_immediately(&provider, threshold).await;
-                bed.close().await;
+                stores.close().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_short_poll_work_item_returns_immediately() {
-                let bed = Bed::<$site>::new(false);
-                let threshold = bed.short_poll_threshold();
-                let provider = bed.provider().await;
+                let stores = ValidationStores::<$store>::new(false);
+                let threshold = stores.short_poll_threshold();
+                let provider = stores.provider().await;
                 long_polling::test_short_poll_work_item_returns_immediately(&provider, threshold)
                     .await;
-                bed.close().await;
+                stores.close().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_long_poll_waits_for_timeout() {
-                let bed = Bed::<$site>::new(true);
-                let provider = bed.provider().await;
+                let stores = ValidationStores::<$store>::new(true);
+                let provider = stores.provider().await;
                 long_polling::test_long_poll_waits_for_timeout(&provider).await;
-                bed.close().await;
+                stores.close().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_long_poll_work_item_waits_for_timeout() {
-                let bed = Bed::<$site>::new(true);
-                let provider = bed.provider().await;
+                let stores = ValidationStores::<$store>::new(true);
+                let provider = stores.provider().await;
                 long_polling::test_long_poll_work_item_waits_for_timeout(&provider).await;
-                bed.close().await;
+                stores.close().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn test_fetch_respects_timeout_upper_bound() {
                 for waits in [true, false] {
-                    let bed = Bed::<$site>::new(waits);
-                    let provider = bed.provider().await;
+                    let stores = ValidationStores::<$store>::new(waits);
+                    let provider = stores.provider().await;
                     long_polling::test_fetch_respects_timeout_upper_bound(&provider).await;
-                    bed.close().await;
+                    stores.close().await;
                 }
             }
         }

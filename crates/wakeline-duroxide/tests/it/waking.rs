@@ -1,5 +1,5 @@
-//! What duroxide's suite does not ask: fetches that wait are woken, and providers over one store
-//! understand each other.
+//! Tests of behaviour that duroxide's suite does not cover: waiting fetches are woken, and
+//! providers over one store work together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use duroxide::{
 use semver::Version;
 use wakeline_duroxide::{DuroxideProvider, DuroxideStore, Link, LongPollConfig};
 
-use crate::bed::Site;
+use crate::stores::TestStore;
 
 const LEASE: Duration = Duration::from_secs(30);
-/// Longer than a test may take: who is not woken fails.
+/// Longer than a test may take, so that a fetch that is not woken fails the test.
 const WAIT: Duration = Duration::from_secs(25);
 const SOON: Duration = Duration::from_secs(10);
 /// Far more than a wake takes, and far less than the hour after which a sweep would come.
@@ -48,7 +48,7 @@ fn up_to(major: u64) -> DispatcherCapabilityFilter {
     DispatcherCapabilityFilter { supported_duroxide_versions: vec![range] }
 }
 
-/// Fetches the only turn there is, at once.
+/// Fetches the only turn at once.
 async fn fetch(provider: &dyn Provider) -> (duroxide::providers::OrchestrationItem, String) {
     let fetched = provider.fetch_orchestration_item(LEASE, Duration::ZERO, None).await;
     let (item, token, _) = fetched.expect("it is answered").expect("there is a turn");
@@ -80,9 +80,9 @@ async fn begin(provider: &dyn Provider, instance: &str, token: &str, version: Ve
     acked.await.expect("it is committed");
 }
 
-pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider().clone();
+pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider().clone();
     let waiting = tokio::spawn({
         let provider = provider.clone();
         async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
@@ -90,22 +90,22 @@ pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("a turn").0.instance, "a");
-    site.close().await;
+    store.close().await;
 }
 
-/// A provider of another process has only the store in common with the one that waits.
-pub(crate) async fn a_waiting_fetch_is_woken_by_another_process<S: Site>() {
-    let site = S::open(true).await;
+/// The provider of another process shares only the data with the one that waits.
+pub(crate) async fn a_waiting_fetch_is_woken_by_another_process<S: TestStore>() {
+    let store = S::open(true).await;
     let waiting = tokio::spawn({
-        let provider = site.provider().clone();
+        let provider = store.provider().clone();
         async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
     });
-    let other = site.neighbour().await;
+    let other = store.second_provider().await;
     other.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("a turn").0.instance, "a");
     other.close().await;
-    site.close().await;
+    store.close().await;
 }
 
 fn hello(instance: &str) -> WorkItem {
@@ -120,21 +120,21 @@ fn hello(instance: &str) -> WorkItem {
     }
 }
 
-pub(crate) async fn a_waiting_worker_is_woken_by_another_process<S: Site>() {
-    let site = S::open(true).await;
+pub(crate) async fn a_waiting_worker_is_woken_by_another_process<S: TestStore>() {
+    let store = S::open(true).await;
     let waiting = tokio::spawn({
-        let provider = site.provider().clone();
+        let provider = store.provider().clone();
         async move { provider.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await }
     });
-    let other = site.neighbour().await;
+    let other = store.second_provider().await;
     other.enqueue_for_worker(hello("a")).await.expect("stored");
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("an activity").0, hello("a"));
     other.close().await;
-    site.close().await;
+    store.close().await;
 }
 
-/// Waits until the only fetch of a provider is parked, and what others commit reaches it.
+/// Waits until the only fetch of a provider waits, and commits of others reach it.
 async fn is_parked<S: Send + Sync + 'static>(provider: &DuroxideProvider<S>) {
     let started = Instant::now();
     loop {
@@ -148,7 +148,8 @@ async fn is_parked<S: Send + Sync + 'static>(provider: &DuroxideProvider<S>) {
     }
 }
 
-/// How long after the answer to an enqueue a fetch of another provider returns that waits for it.
+/// Returns the time from the answer to an enqueue until a waiting fetch of another provider
+/// returns.
 async fn wake<S: Send + Sync + 'static>(
     waiting: &DuroxideProvider<S>,
     other: &DuroxideProvider<S>,
@@ -171,9 +172,9 @@ async fn wake<S: Send + Sync + 'static>(
     returned.saturating_duration_since(stored)
 }
 
-pub(crate) async fn providers_that_share_only_the_data_wake_each_other_soon<S: Site>() {
-    let site = S::open(true).await;
-    let (one, other) = (site.provider().clone(), site.neighbour().await);
+pub(crate) async fn providers_that_share_only_the_data_wake_each_other_soon<S: TestStore>() {
+    let store = S::open(true).await;
+    let (one, other) = (store.provider().clone(), store.second_provider().await);
     let mut wakes = Vec::new();
     for _ in 0..10 {
         wakes.push(wake(&one, &other).await);
@@ -186,33 +187,33 @@ pub(crate) async fn providers_that_share_only_the_data_wake_each_other_soon<S: S
         assert!(hub.counters.wakes.notify >= 10, "by hints of the other one: {hub:?}");
         provider.close().await;
     }
-    site.close().await;
+    store.close().await;
 }
 
-/// The listener of a dropped provider ends, and with it the last that holds the store.
-pub(crate) async fn a_dropped_provider_leaves_no_connection_behind<S: Site>() {
-    let site = S::open(true).await;
-    // What the site's own provider opens to tell others that join.
-    site.neighbour().await.close().await;
-    let before = site.connections().await;
-    let other = site.neighbour().await;
+/// The listener of a dropped provider ends, which was the last holder of the store.
+pub(crate) async fn a_dropped_provider_closes_its_connections<S: TestStore>() {
+    let store = S::open(true).await;
+    // The connections that the store's own provider opens to notify others.
+    store.second_provider().await.close().await;
+    let before = store.connections().await;
+    let other = store.second_provider().await;
     other.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     drop(fetch(&other).await);
-    assert!(site.connections().await > before);
+    assert!(store.connections().await > before);
     let clone = other.clone();
     drop(other);
     clone.read("a").await.expect("a clone keeps the store open");
     drop(clone);
     let started = Instant::now();
-    while site.connections().await > before {
+    while store.connections().await > before {
         assert!(started.elapsed() < SOON, "connections were left behind");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    site.close().await;
+    store.close().await;
 }
 
 /// Whether fetches of these providers wait for their whole poll timeout.
-pub(crate) async fn they_wait<S: Send + Sync + 'static>(
+pub(crate) async fn fetches_wait<S: Send + Sync + 'static>(
     providers: &[DuroxideProvider<S>],
     expected: bool,
 ) {
@@ -225,14 +226,14 @@ pub(crate) async fn they_wait<S: Send + Sync + 'static>(
     }
 }
 
-/// What one of them stores the other one finds.
-pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
+/// Asserts that each provider finds what the other one stores.
+pub(crate) async fn share_one_store<S: Send + Sync + 'static>(
     one: &DuroxideProvider<S>,
     other: &DuroxideProvider<S>,
 ) {
     let instance = uuid::Uuid::new_v4().to_string();
     one.enqueue_for_orchestrator(start(&instance), None).await.expect("stored");
-    // What an earlier call began may have another turn.
+    // An instance of an earlier call may have another turn.
     for _ in 0..2 {
         let (item, token) = fetch(other).await;
         if item.instance == instance {
@@ -243,32 +244,32 @@ pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
     panic!("what one provider stored is not found through the other");
 }
 
-/// Long polling that is switched off.
+/// Options with long polling switched off.
 pub(crate) fn switched_off() -> LongPollConfig {
     LongPollConfig { enabled: false, ..LongPollConfig::default() }
 }
 
-/// Providers of the default schema and of another one in turn: by all constructors that wait, and
-/// by the one that was told not to.
+/// Providers of the default schema and of another one in turn, opened by all constructors that wait
+/// and by the one that was configured not to.
 pub(crate) async fn constructors_wait<S: DuroxideStore + 'static>(
     waiting: [DuroxideProvider<S>; 4],
     still: [DuroxideProvider<S>; 2],
 ) {
-    they_wait(&waiting, true).await;
-    they_wait(&still, false).await;
+    fetches_wait(&waiting, true).await;
+    fetches_wait(&still, false).await;
     for (place, provider) in waiting.iter().enumerate() {
         wake(provider, &still[place % 2]).await;
     }
-    are_one_store(&waiting[0], &still[0]).await;
-    are_one_store(&waiting[1], &still[1]).await;
+    share_one_store(&waiting[0], &still[0]).await;
+    share_one_store(&waiting[1], &still[1]).await;
     for provider in waiting.iter().chain(&still) {
         provider.close().await;
     }
 }
 
-pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider().clone();
+pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider().clone();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     let waiting = tokio::spawn({
@@ -282,12 +283,12 @@ pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
     acked.await.expect("committed");
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("an activity").0, work);
-    site.close().await;
+    store.close().await;
 }
 
-pub(crate) async fn a_waiting_fetch_learns_of_a_version_that_it_did_not_know<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider().clone();
+pub(crate) async fn a_waiting_fetch_finds_a_version_that_was_unknown<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider().clone();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     let waiting = tokio::spawn({
@@ -297,39 +298,39 @@ pub(crate) async fn a_waiting_fetch_learns_of_a_version_that_it_did_not_know<S: 
     begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("a turn").0.messages, [poke("a")]);
-    site.close().await;
+    store.close().await;
 }
 
-pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider().clone();
+pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider().clone();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
-    let other = site.neighbour().await;
+    let other = store.second_provider().await;
     let refused = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(7))).await;
     assert!(refused.expect("answered").is_none(), "7.1.0 is beyond 7.0.0");
     let found = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(9))).await;
     assert_eq!(found.expect("answered").expect("a turn").0.instance, "a");
     other.close().await;
-    site.close().await;
+    store.close().await;
 }
 
-pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider().clone();
-    let other = site.neighbour().await;
+pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider().clone();
+    let other = store.second_provider().await;
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&other, "a", &token, Version::new(0, 1, 32)).await;
     assert_eq!(provider.read("a").await.expect("read").len(), 1);
     other.close().await;
-    site.close().await;
+    store.close().await;
 }
 
-pub(crate) async fn messages_beside_those_of_queues_wait_for_a_start<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.provider();
+pub(crate) async fn messages_other_than_queue_messages_wait_for_a_start<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider = store.provider();
     let queued = WorkItem::QueueMessage {
         instance: "a".to_owned(),
         name: "mail".to_owned(),
@@ -341,12 +342,12 @@ pub(crate) async fn messages_beside_those_of_queues_wait_for_a_start<S: Site>() 
     assert!(fetched.expect("answered").is_none(), "nothing has started");
     let depths = provider.get_queue_depths().await.expect("read");
     assert_eq!(depths.orchestrator_queue + depths.timer_queue, 2, "nothing is lost");
-    site.close().await;
+    store.close().await;
 }
 
-pub(crate) async fn a_runtime_runs_on_it<S: Site>() {
-    let site = S::open(true).await;
-    let provider: Arc<dyn Provider> = Arc::new(site.provider().clone());
+pub(crate) async fn a_runtime_runs_on_it<S: TestStore>() {
+    let store = S::open(true).await;
+    let provider: Arc<dyn Provider> = Arc::new(store.provider().clone());
     let greet = |_: ActivityContext, name: String| async move { Ok(format!("hello {name}")) };
     let activities = ActivityRegistry::builder().register("greet", greet).build();
     let code = |ctx: OrchestrationContext, names: String| async move {
@@ -365,33 +366,33 @@ pub(crate) async fn a_runtime_runs_on_it<S: Site>() {
     let OrchestrationStatus::Completed { output, .. } = ended else { panic!("{ended:?}") };
     assert_eq!(output, "hello ann, hello bob");
     runtime.shutdown(None).await;
-    site.close().await;
+    store.close().await;
 }
 
-/// All of these on a site.
+/// Runs all of these tests on a store.
 macro_rules! on_site {
-    ($site:ty: $($law:ident,)+) => {
+    ($store:ty: $($law:ident,)+) => {
         mod waking {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $law() {
-                    $crate::waking::$law::<$site>().await;
+                    $crate::waking::$law::<$store>().await;
                 }
             )+
         }
     };
-    ($site:ty) => {
-        $crate::waking::on_site! { $site:
+    ($store:ty) => {
+        $crate::waking::on_site! { $store:
             a_waiting_fetch_is_served_by_an_enqueue,
             a_waiting_fetch_is_woken_by_another_process,
             a_waiting_worker_is_served_by_a_turn,
             a_waiting_worker_is_woken_by_another_process,
             providers_that_share_only_the_data_wake_each_other_soon,
-            a_dropped_provider_leaves_no_connection_behind,
-            a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
+            a_dropped_provider_closes_its_connections,
+            a_waiting_fetch_finds_a_version_that_was_unknown,
             a_filter_finds_versions_that_another_provider_pinned,
             one_provider_acknowledges_what_another_fetched,
-            messages_beside_those_of_queues_wait_for_a_start,
+            messages_other_than_queue_messages_wait_for_a_start,
             a_runtime_runs_on_it,
         }
     };

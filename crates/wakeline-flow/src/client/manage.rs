@@ -1,4 +1,4 @@
-//! Listing, holding back, ending, deleting.
+//! Management calls of the client: list, suspend, resume, terminate, delete.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,39 +18,41 @@ use crate::event::Event;
 use crate::json::Json;
 use crate::provider::{EventPage, MailboxItem, PendingActivity};
 
-/// What waits longer than this for a worker is shown with its instance: claims take milliseconds.
+/// Turns and activities that have waited longer than this for a worker are reported with their
+/// instance. Claims normally take milliseconds.
 pub const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 impl Client {
-    /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
-    /// held back already.
+    /// Suspends an instance: it takes no turns until it is resumed. Returns false if it has ended
+    /// or is already suspended.
     pub async fn suspend(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
         let suspension = Suspension::Operator { reason: reason.to_owned() };
         let id = InstanceId::new(instance)?;
         Ok(self.admin("suspend instances")?.suspend(&id, suspension).await?)
     }
 
-    /// Lets an instance go on. False if it was not held back.
+    /// Resumes a suspended instance. Returns false if it was not suspended.
     pub async fn resume(&self, instance: &str) -> Result<bool, ClientError> {
         Ok(self.admin("resume instances")?.resume(&InstanceId::new(instance)?).await?)
     }
 
-    /// Ends an instance at once, without its code, also one that waits for its first turn. Children
-    /// that it started are closed by their policies ([`ClosePolicy`](crate::ClosePolicy)): by
-    /// default they are terminated too, with all below them. False if it is unknown or has ended.
+    /// Ends an instance at once without running its code, even one that waits for its first turn.
+    /// The children that it started are closed according to their policies
+    /// ([`ClosePolicy`](crate::ClosePolicy)): by default they are terminated too, with all their
+    /// descendants. Returns false if the instance is unknown or has ended.
     pub async fn terminate(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
         let id = InstanceId::new(instance)?;
         let error = FlowError::new(FailureKind::Terminated, reason);
         let ended = self.admin("terminate instances")?.terminate(&id, error, None).await?;
         if ended && let Err(error) = close_tree(self.provider.as_ref(), &id).await {
-            // Its own message makes runtimes do it.
+            // The instance has a message in its mailbox that makes a runtime close them.
             let error = error_chain(&error);
             tracing::warn!(%instance, error, "could not close all children at once");
         }
         Ok(ended)
     }
 
-    /// A page of instances, newest first, and where the next one begins.
+    /// Returns a page of instances, newest first, and the position of the next page.
     pub async fn list(
         &self,
         filter: ListInstances,
@@ -62,8 +64,8 @@ impl Client {
         Ok((instances, page.next))
     }
 
-    /// Turns and activities that could be claimed for at least so long and that no worker claimed,
-    /// longest first: most often no worker has registered their code.
+    /// Returns turns and activities that have been claimable for at least `waited_min` and that no
+    /// worker has claimed, longest wait first. Most often no worker has registered their code.
     pub async fn unclaimed(
         &self,
         waited_min: Duration,
@@ -73,7 +75,7 @@ impl Client {
         Ok(self.admin("find unclaimed work")?.unclaimed(find).await?)
     }
 
-    /// Says of instances that go on what of them nobody claims.
+    /// Adds to each running instance the turn or activity that no worker claims, if there is one.
     pub(super) async fn note_unclaimed(
         &self,
         instances: impl Iterator<Item = &mut Instance>,
@@ -85,9 +87,9 @@ impl Client {
         if open.is_empty() {
             return Ok(());
         }
-        let asked = Some(open.keys().cloned().collect());
-        // What waits longest is enough.
-        let find = FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: 1 };
+        let ids = Some(open.keys().cloned().collect());
+        // The longest wait of each instance is enough.
+        let find = FindUnclaimed { instances: ids, waited_min: UNCLAIMED_AFTER, limit: 1 };
         for unclaimed in self.admin("find unclaimed work")?.unclaimed(find).await? {
             if let Some(instance) = open.get_mut(&unclaimed.instance) {
                 instance.unclaimed.get_or_insert(unclaimed);
@@ -96,7 +98,7 @@ impl Client {
         Ok(())
     }
 
-    /// The history of an execution, or of the current one.
+    /// Returns the history of an execution; of the current one if none is given.
     pub async fn history(
         &self,
         instance: &str,
@@ -105,7 +107,7 @@ impl Client {
         Ok(self.provider.read(&InstanceId::new(instance)?, execution).await?)
     }
 
-    /// A piece of a history, from an event on, about so many bytes long.
+    /// Returns a page of a history that begins at an event and has about `bytes_max` bytes.
     pub async fn history_page(
         &self,
         instance: &str,
@@ -117,8 +119,8 @@ impl Client {
         Ok(admin.history_page(&id, execution, from_event, bytes_max).await?)
     }
 
-    /// Activities of an instance that have not ended, oldest first: how often they were tried, why
-    /// the last try failed, and when the next one is. At most so many.
+    /// Returns at most `limit` activities of an instance that have not ended, oldest first, with
+    /// the number of attempts, the last error and the time of the next attempt.
     pub async fn pending_activities(
         &self,
         instance: &str,
@@ -128,9 +130,9 @@ impl Client {
         Ok(self.admin("read activities")?.pending_activities(&id, limit).await?)
     }
 
-    /// Ids under which events wait and that were never started, in their order: with how many wait,
-    /// and since when. [`Client::raise_event_early`] makes them, and [`Client::delete`] with
-    /// `force` removes them.
+    /// Lists ids that were never started but have events waiting, in the order of the ids, with the
+    /// number of events and the time of the first. [`Client::raise_event_early`] creates such
+    /// mailboxes; [`Client::delete`] with `force` removes them.
     pub async fn early_mailboxes(
         &self,
         list: ListMailboxes,
@@ -138,8 +140,8 @@ impl Client {
         Ok(self.admin("list mailboxes")?.early_mailboxes(list).await?)
     }
 
-    /// Messages that wait for an instance, or under an id that was never started, in order. At
-    /// most so many.
+    /// Returns at most `limit` messages, in order, that wait for an instance or for an id that was
+    /// never started.
     pub async fn mailbox(
         &self,
         instance: &str,
@@ -148,12 +150,12 @@ impl Client {
         Ok(self.admin("read mailboxes")?.mailbox(&InstanceId::new(instance)?, limit).await?)
     }
 
-    /// The executions of an instance, oldest first.
+    /// Returns the executions of an instance, oldest first.
     pub async fn executions(&self, instance: &str) -> Result<Vec<ExecutionDetail>, ClientError> {
         Ok(self.admin("list executions")?.executions(&InstanceId::new(instance)?).await?)
     }
 
-    /// A value of the key-value state.
+    /// Returns a value of the instance's key-value state.
     pub async fn kv_get<T: DeserializeOwned>(
         &self,
         instance: &str,
@@ -165,7 +167,7 @@ impl Client {
         value.transpose().map_err(ClientError::codec("the value"))
     }
 
-    /// The whole key-value state.
+    /// Returns the instance's whole key-value state.
     pub async fn kv_all(&self, instance: &str) -> Result<BTreeMap<String, Json>, ClientError> {
         let values = self.admin("read values")?.kv(&InstanceId::new(instance)?, None).await?;
         let decode = |entry: wakeline_store::flow::KvEntry| {
@@ -175,28 +177,29 @@ impl Client {
         all.map_err(ClientError::codec("a value"))
     }
 
-    /// An instance and all below it, parents before children.
+    /// Returns an instance and all its descendants, parents before children.
     pub async fn tree(&self, instance: &str) -> Result<Vec<InstanceId>, ClientError> {
         Ok(self.admin("read trees")?.tree(&InstanceId::new(instance)?).await?)
     }
 
-    /// How much an instance holds.
+    /// Returns how many events, messages, activities and values an instance holds.
     pub async fn stats(&self, instance: &str) -> Result<Option<InstanceStats>, ClientError> {
         Ok(self.admin("read statistics")?.stats(&InstanceId::new(instance)?).await?)
     }
 
-    /// How much waits in all.
+    /// Returns how many messages and activities wait in the whole store, and how many instances are
+    /// in each state.
     pub async fn depths(&self) -> Result<FlowDepths, ClientError> {
         Ok(self.admin("read depths")?.depths().await?)
     }
 
-    /// Deletes an instance with all below it.
+    /// Deletes an instance with all its descendants. `force` also deletes one that has not ended.
     pub async fn delete(&self, instance: &str, force: bool) -> Result<DeleteReport, ClientError> {
         let command = DeleteInstances { instances: vec![InstanceId::new(instance)?], force };
         Ok(self.admin("delete instances")?.delete(command).await?)
     }
 
-    /// Deletes ended instances that have no parent, with all below them.
+    /// Deletes ended instances that have no parent, with all their descendants.
     pub async fn delete_matching(
         &self,
         filter: InstanceFilter,
@@ -204,7 +207,7 @@ impl Client {
         Ok(self.admin("delete instances")?.delete_matching(filter).await?)
     }
 
-    /// Removes old executions.
+    /// Deletes old executions of the instances that match.
     pub async fn prune(
         &self,
         filter: InstanceFilter,

@@ -1,4 +1,4 @@
-//! How an instance stands, decoded.
+//! The status of an instance, decoded.
 
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
 use wakeline_store::flow::{InstanceDetail, InstanceState, Unclaimed, Watched};
@@ -7,58 +7,59 @@ use super::ClientError;
 use crate::error::FlowError;
 use crate::json::Json;
 
-/// How an instance stands.
+/// The status of an instance.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
-    /// There is none of this id.
+    /// There is no instance with this id.
     Missing,
-    /// It waits for its first turn, or is held back from it.
+    /// The instance waits for its first turn, or is suspended before it.
     Pending(Box<Instance>),
-    /// It runs, sleeps, or is held back.
+    /// The instance runs, waits, or is suspended.
     Running(Box<Instance>),
-    /// It has ended.
+    /// The instance has ended.
     Ended(Box<Instance>),
 }
 
-/// An instance.
+/// An instance and the state of its current execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
-    /// Its id.
+    /// The id of the instance.
     pub instance: InstanceId,
-    /// The orchestration.
+    /// The name of the orchestration that it runs.
     pub name: OrchestrationName,
     /// The version of the code that it runs.
     pub version: Option<String>,
-    /// How its current execution stands.
+    /// The state of the current execution.
     pub state: InstanceState,
-    /// What it returned; an error while it has not ended.
+    /// The output or the error that it ended with; an error while it has not ended.
     pub result: Result<Json, FlowError>,
-    /// Why it is held back, if it is.
+    /// The reason why it is suspended, if it is.
     pub suspended: Option<String>,
-    /// What of it no worker has claimed for [`UNCLAIMED_AFTER`](crate::UNCLAIMED_AFTER), if there
-    /// is such a thing: most often because no worker has registered its code. Told by
-    /// [`Client::status`](crate::Client::status) and [`Client::list`](crate::Client::list).
+    /// A turn or activity that no worker has claimed for
+    /// [`UNCLAIMED_AFTER`](crate::UNCLAIMED_AFTER), if there is one; most often no worker has
+    /// registered its code. Filled in by [`Client::status`](crate::Client::status) and
+    /// [`Client::list`](crate::Client::list).
     pub unclaimed: Option<Unclaimed>,
-    /// The status text.
+    /// The status text that the code has set.
     pub status: Option<String>,
-    /// The version of the status text.
+    /// The version of the status text; each change increases it.
     pub status_version: u64,
-    /// The version of the key-value state.
+    /// The version of the key-value state; each change increases it.
     pub kv_version: u64,
-    /// The current execution; 0 while it is pending.
+    /// The number of the current execution; 0 while the instance is pending.
     pub execution: u64,
-    /// Who waits for it. Of a pending one: who sent the first start.
+    /// The parent that waits for this instance. While it is pending: the sender of the first start.
     pub parent: Option<InstanceId>,
-    /// When its first turn was committed. Of a pending one: when it was started.
+    /// When its first turn was committed; while it is pending, when it was started.
     pub created_at: Timestamp,
-    /// When its last turn was committed. Of a pending one: when it was started.
+    /// When its last turn was committed; while it is pending, when it was started.
     pub updated_at: Timestamp,
-    /// When it ended.
+    /// When it ended, if it has.
     pub ended_at: Option<Timestamp>,
 }
 
 impl Instance {
-    /// Decodes what a store says of an instance.
+    /// Decodes an instance as the store returned it.
     pub fn of(detail: InstanceDetail) -> Result<Self, ClientError> {
         let text = detail.output.as_deref();
         let result = match (detail.state, text) {
@@ -97,7 +98,7 @@ impl Status {
     pub(super) fn of(watched: Watched) -> Result<Self, ClientError> {
         Ok(match watched {
             Watched::Missing => Self::Missing,
-            Watched::There(detail) => {
+            Watched::Found(detail) => {
                 let instance = Box::new(Instance::of(*detail)?);
                 match instance.state {
                     InstanceState::Pending => Self::Pending(instance),
@@ -108,7 +109,7 @@ impl Status {
         })
     }
 
-    /// The state in a word: `missing`, `pending`, `suspended`, `running`, `completed`, ...
+    /// The state as one word: `missing`, `pending`, `suspended`, `running`, `completed`, ...
     pub fn name(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -130,7 +131,7 @@ impl Status {
         }
     }
 
-    /// The instance, if there is one.
+    /// Returns the instance, if there is one.
     pub fn instance(&self) -> Option<&Instance> {
         match self {
             Self::Missing => None,
@@ -141,7 +142,8 @@ impl Status {
     }
 }
 
-/// An output. Other programs on the same store may write what is not JSON: that becomes a text.
+/// Decodes an output. Other programs on the same store may write something that is not JSON; it is
+/// then returned as a string.
 fn output(bytes: &[u8]) -> Result<Json, ClientError> {
     let json = serde_json::from_slice(bytes);
     json.or_else(|_| Json::of(&String::from_utf8_lossy(bytes)))

@@ -1,4 +1,4 @@
-//! Running activities.
+//! Running activities from the code of an orchestration.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -12,20 +12,20 @@ use serde::de::DeserializeOwned;
 use wakeline_core::{ActivityName, SessionId, Tag};
 
 use super::OrchestrationContext;
+use super::operation::{OperationHandle, ResultType, decode};
 use super::send::refused;
-use super::ticket::{Gives, Ticket, decode};
 use super::timer::Sleep;
 use crate::activity::{Activity, ActivityContext};
-use crate::engine::Foreign;
-use crate::engine::state::{At, Shared, place};
+use crate::engine::Nondeterminism;
+use crate::engine::state::{At, ExecutionShared, place};
 use crate::error::{FailureKind, FlowError};
 use crate::event::EventKind;
 use crate::json::Json;
 use crate::retry::{ActivityPolicy, Backoff};
 
 impl OrchestrationContext {
-    /// Runs an activity: by its name, with the type of its result chosen here, or by an
-    /// [`Activity`] that says both types.
+    /// Runs an activity: by its name, with the type of its result chosen by the caller, or by an
+    /// [`Activity`] that fixes both types.
     #[track_caller]
     pub fn activity<I: Serialize, O: DeserializeOwned>(
         &self,
@@ -37,9 +37,9 @@ impl OrchestrationContext {
         self.activity_named(name, &input, Location::caller())
     }
 
-    /// Runs an activity by its function, which was registered under a name with
+    /// Runs an activity by its function, which must be registered under exactly one name with
     /// [`RegistryBuilder::activity`](crate::RegistryBuilder::activity). The types are those of the
-    /// function. One that is not registered, or under several names, suspends the instance.
+    /// function. A function that is not registered, or under several names, suspends the instance.
     #[track_caller]
     pub fn call<I, O, E, F, R>(&self, _activity: F, input: I) -> ActivityCall<O>
     where
@@ -50,9 +50,11 @@ impl OrchestrationContext {
     {
         let at = Location::caller();
         let name = self.fn_names.find::<F>().map(str::to_owned).map_err(|error| {
-            let foreign = Foreign::Function { function: error.to_string(), at: place(at) };
-            let refusal = FlowError::permanent(foreign.to_string());
-            self.shared.with(at, |state| state.foreign.get_or_insert(foreign).clone());
+            let nondeterminism =
+                Nondeterminism::Function { function: error.to_string(), at: place(at) };
+            let refusal = FlowError::permanent(nondeterminism.to_string());
+            self.shared
+                .with(at, |state| state.nondeterminism.get_or_insert(nondeterminism).clone());
             refusal
         });
         self.activity_named(name, &input, at)
@@ -69,13 +71,13 @@ impl OrchestrationContext {
                 |error| FlowError::encoding(format!("the input of activity {name}"), &error);
             let input = Json::of(input).map_err(wrong)?;
             let policy = ActivityPolicy::default();
-            Ok(Plan { name, input, tag: None, session: None, policy })
+            Ok(ActivityPlan { name, input, tag: None, session: None, policy })
         });
         ActivityCall { context: self.clone(), at, plan, timeout: None, gives: PhantomData }
     }
 }
 
-struct Plan {
+struct ActivityPlan {
     name: String,
     input: Json,
     tag: Option<Tag>,
@@ -83,30 +85,30 @@ struct Plan {
     policy: ActivityPolicy,
 }
 
-/// An activity to run: await it, or [`ActivityCall::start`] it and await it later.
+/// An activity to run: await it, or call [`ActivityCall::start`] and await it later.
 #[must_use = "an activity begins when it is awaited, or started"]
 pub struct ActivityCall<O> {
     context: OrchestrationContext,
     at: At,
-    plan: Result<Plan, FlowError>,
+    plan: Result<ActivityPlan, FlowError>,
     timeout: Option<Duration>,
-    gives: Gives<O>,
+    gives: ResultType<O>,
 }
 
 impl<O> ActivityCall<O> {
-    /// Only workers that take this tag run it.
+    /// Restricts the activity to workers that accept this tag.
     pub fn tag(self, tag: &str) -> Self {
         let tag = Tag::new(tag).map_err(refused);
         self.planned(|plan| tag.map(|tag| plan.tag = Some(tag)))
     }
 
-    /// The worker that owns this session runs it.
+    /// Runs the activity on the worker that owns this session.
     pub fn session(self, session: &str) -> Self {
         let session = SessionId::new(session).map_err(refused);
         self.planned(|plan| session.map(|session| plan.session = Some(session)))
     }
 
-    /// How it is retried.
+    /// Sets the retry policy.
     pub fn retry(self, policy: ActivityPolicy) -> Self {
         self.planned(|plan| {
             plan.policy = policy;
@@ -114,8 +116,9 @@ impl<O> ActivityCall<O> {
         })
     }
 
-    /// How often it is tried at most. A try whose process ends counts, and so does one that is cut
-    /// off the store for longer than its lease, unless the same process takes the activity again.
+    /// Sets the maximum number of attempts. An attempt whose process dies counts, and so does one
+    /// that loses the store for longer than its lease, unless the same process takes the activity
+    /// again.
     pub fn attempts(self, attempts: u32) -> Self {
         self.planned(|plan| {
             plan.policy.attempts_max = attempts.max(1);
@@ -123,7 +126,7 @@ impl<O> ActivityCall<O> {
         })
     }
 
-    /// How long to wait between two tries.
+    /// Sets the delay between two attempts.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.planned(|plan| {
             plan.policy.backoff = backoff;
@@ -131,7 +134,7 @@ impl<O> ActivityCall<O> {
         })
     }
 
-    /// How long one try may take.
+    /// Sets the time limit of one attempt.
     pub fn attempt_timeout(self, span: Duration) -> Self {
         self.planned(|plan| {
             let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -140,21 +143,21 @@ impl<O> ActivityCall<O> {
         })
     }
 
-    /// How long all of it may take, waiting for a worker and all tries included. Then it fails
-    /// with [`FailureKind::Timeout`], and the activity is cancelled.
+    /// Sets the time limit of the whole activity, including all attempts and the wait for a worker.
+    /// When it expires, the activity fails with [`FailureKind::Timeout`] and is cancelled.
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
         self
     }
 
-    /// Schedules it now, so that several run at once.
+    /// Schedules the activity now, so that several can run at the same time.
     pub fn start(self) -> ActivityHandle<O> {
         let mut handle = self.into_handle();
         handle.begin();
         handle
     }
 
-    fn planned(mut self, change: impl FnOnce(&mut Plan) -> Result<(), FlowError>) -> Self {
+    fn planned(mut self, change: impl FnOnce(&mut ActivityPlan) -> Result<(), FlowError>) -> Self {
         let error = self.plan.as_mut().ok().and_then(|plan| change(plan).err());
         if let Some(error) = error {
             self.plan = Err(error);
@@ -169,7 +172,7 @@ impl<O> ActivityCall<O> {
             at: self.at,
             name,
             timer: self.timeout.map(|span| Sleep::after(&self.context, span, self.at)),
-            stage: Stage::Planned(Box::new(self.plan)),
+            stage: ActivityStage::Planned(Box::new(self.plan)),
             gives: PhantomData,
         }
     }
@@ -184,47 +187,51 @@ impl<O: DeserializeOwned> IntoFuture for ActivityCall<O> {
     }
 }
 
-enum Stage {
-    Planned(Box<Result<Plan, FlowError>>),
-    /// It has begun; no ticket if the execution is over.
-    Begun(Option<Ticket>),
+enum ActivityStage {
+    Planned(Box<Result<ActivityPlan, FlowError>>),
+    /// The activity was scheduled; there is no operation if the execution is over.
+    Begun(Option<OperationHandle>),
     Refused(FlowError),
     Ended,
 }
 
-/// An activity that runs, or will when this is awaited. Dropped before its end it is cancelled.
+/// An activity that is running, or is scheduled when this is awaited. Dropping it before the
+/// activity has ended cancels the activity.
 #[must_use = "dropping it cancels the activity"]
 pub struct ActivityHandle<O> {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
     name: String,
     timer: Option<Sleep>,
-    stage: Stage,
-    gives: Gives<O>,
+    stage: ActivityStage,
+    gives: ResultType<O>,
 }
 
 impl<O> ActivityHandle<O> {
     fn begin(&mut self) {
-        if !matches!(self.stage, Stage::Planned(_)) {
+        if !matches!(self.stage, ActivityStage::Planned(_)) {
             return;
         }
-        let Stage::Planned(plan) = std::mem::replace(&mut self.stage, Stage::Ended) else { return };
+        let ActivityStage::Planned(plan) = std::mem::replace(&mut self.stage, ActivityStage::Ended)
+        else {
+            return;
+        };
         self.stage = match *plan {
-            Err(error) => Stage::Refused(error),
-            Ok(Plan { name, input, tag, session, policy }) => {
+            Err(error) => ActivityStage::Refused(error),
+            Ok(ActivityPlan { name, input, tag, session, policy }) => {
                 let kind = EventKind::ActivityScheduled { name, input, tag, session, policy };
-                Stage::Begun(Ticket::open(&self.shared, self.at, kind))
+                ActivityStage::Begun(OperationHandle::open(&self.shared, self.at, kind))
             }
         };
-        if let (Stage::Begun(_), Some(timer)) = (&self.stage, &mut self.timer) {
+        if let (ActivityStage::Begun(_), Some(timer)) = (&self.stage, &mut self.timer) {
             timer.begin();
         }
     }
 
-    /// The activity first, then the time: both end only once.
+    /// Polls the activity before the timer, so that an activity that has ended wins.
     fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<Result<Json, FlowError>> {
-        let Stage::Begun(Some(ticket)) = &self.stage else { return Poll::Pending };
-        if let Poll::Ready(outcome) = ticket.poll(context) {
+        let ActivityStage::Begun(Some(operation)) = &self.stage else { return Poll::Pending };
+        if let Poll::Ready(outcome) = operation.poll(context) {
             return Poll::Ready(outcome);
         }
         let up = self.timer.as_mut().map_or(Poll::Pending, |timer| Pin::new(timer).poll(context));
@@ -243,11 +250,11 @@ impl<O: DeserializeOwned> Future for ActivityHandle<O> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.begin();
-        if let Stage::Refused(error) = &self.stage {
+        if let ActivityStage::Refused(error) = &self.stage {
             return Poll::Ready(Err(error.clone()));
         }
         self.poll_begun(context).map(|outcome| {
-            self.stage = Stage::Ended;
+            self.stage = ActivityStage::Ended;
             self.timer = None;
             decode(format_args!("the result of activity {}", self.name), outcome)
         })

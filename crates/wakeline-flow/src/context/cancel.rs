@@ -1,4 +1,4 @@
-//! Looking after cancellation in the code.
+//! Cancellation requests, as seen by the code of an orchestration.
 
 use std::panic::Location;
 use std::pin::Pin;
@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::OrchestrationContext;
-use crate::engine::state::{At, Shared};
+use crate::engine::state::{At, ExecutionShared};
 
 impl OrchestrationContext {
-    /// Waits until somebody asks for the instance to end, and says why. While such a future
-    /// exists, a request ends nothing by itself: the code cleans up and returns. Without one, and
-    /// without [`Self::on_cancel`], a request ends the execution at once and gives up all that
-    /// is open.
+    /// Waits for a cancellation request, and returns its reason. While such a future exists, a
+    /// request does not end the execution: the code cleans up and returns. Without one, and without
+    /// [`Self::on_cancel`], a request ends the execution at once and cancels all open operations.
     #[track_caller]
     pub fn cancelled(&self) -> Cancelled {
         let at = Location::caller();
@@ -25,30 +24,30 @@ impl OrchestrationContext {
         Cancelled { shared: Arc::clone(&self.shared), at, waiter }
     }
 
-    /// From now on requests to cancel end nothing by themselves: the code asks
+    /// From now on a cancellation request does not end the execution: the code checks
     /// [`Self::is_cancelled`] or awaits [`Self::cancelled`].
     #[track_caller]
     pub fn on_cancel(&self) {
         self.shared.with(Location::caller(), |state| state.cancel.lasting = true);
     }
 
-    /// Whether somebody asked for the instance to end. Only code that calls [`Self::on_cancel`]
-    /// or holds a [`Self::cancelled`] lives to see it.
+    /// Whether cancellation was requested. Only useful after [`Self::on_cancel`] or while a
+    /// [`Self::cancelled`] is held: otherwise the request ends the execution.
     #[track_caller]
     pub fn is_cancelled(&self) -> bool {
-        let asked = self.shared.with(Location::caller(), |state| {
-            let asked = state.cancel.requested.is_some();
-            state.cancel.seen |= asked;
-            asked
+        let requested = self.shared.with(Location::caller(), |state| {
+            let requested = state.cancel.requested.is_some();
+            state.cancel.seen |= requested;
+            requested
         });
-        asked.unwrap_or(false)
+        requested.unwrap_or(false)
     }
 }
 
-/// Waits for a request to cancel: [`OrchestrationContext::cancelled`].
+/// Waits for a cancellation request; see [`OrchestrationContext::cancelled`].
 #[must_use = "it only matters while it is held"]
 pub struct Cancelled {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
     waiter: Option<u64>,
 }
@@ -58,7 +57,7 @@ impl Future for Cancelled {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<String> {
         let Some(waiter) = self.waiter else { return Poll::Pending };
-        let asked = self.shared.with(self.at, |state| {
+        let polled = self.shared.with(self.at, |state| {
             let cancel = &mut state.cancel;
             if let Some(reason) = &cancel.requested {
                 cancel.seen = true;
@@ -67,14 +66,14 @@ impl Future for Cancelled {
             cancel.waiters.insert(waiter, Some(context.waker().clone()));
             Poll::Pending
         });
-        asked.unwrap_or(Poll::Pending)
+        polled.unwrap_or(Poll::Pending)
     }
 }
 
 impl Drop for Cancelled {
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter {
-            // Dropped without the lock, as all wakers are.
+            // The waker is dropped after the lock is released, as all wakers are.
             let _waker = self.shared.with(self.at, |state| state.cancel.waiters.remove(&waiter));
         }
     }

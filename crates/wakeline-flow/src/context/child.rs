@@ -1,4 +1,4 @@
-//! Starting other orchestrations.
+//! Starting child orchestrations.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -12,17 +12,17 @@ use serde::de::DeserializeOwned;
 use wakeline_core::{InstanceId, OrchestrationName};
 
 use super::OrchestrationContext;
+use super::operation::{OperationHandle, ResultType, decode};
 use super::send::refused;
-use super::ticket::{Gives, Ticket, decode};
 use crate::capability::capability;
 use crate::engine::child_id::child_id;
-use crate::engine::state::{At, Shared};
+use crate::engine::state::{At, ExecutionShared};
 use crate::error::FlowError;
 use crate::event::{ClosePolicy, EventKind};
 use crate::json::Json;
 
-/// An orchestration with its types: `const SHIP: Orchestration<Order, Parcel> =
-/// Orchestration::named("ship");`
+/// The name of an orchestration together with its input and output types, for example
+/// `const SHIP: Orchestration<Order, Parcel> = Orchestration::named("ship");`
 #[derive(Debug)]
 pub struct Orchestration<I, O> {
     name: Cow<'static, str>,
@@ -30,12 +30,12 @@ pub struct Orchestration<I, O> {
 }
 
 impl<I, O> Orchestration<I, O> {
-    /// The orchestration of a name.
+    /// Refers to the orchestration that is registered under this name.
     pub const fn named(name: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), types: PhantomData }
     }
 
-    /// Its name.
+    /// Returns the name that the orchestration is registered under.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -60,8 +60,8 @@ impl<I, O> From<String> for Orchestration<I, O> {
 }
 
 impl OrchestrationContext {
-    /// Starts another orchestration and waits for its result, or starts it
-    /// [`ChildCall::detached`].
+    /// Starts another orchestration and waits for its result, or starts it without waiting
+    /// ([`ChildCall::detached`]).
     #[track_caller]
     pub fn child<I: Serialize, O: DeserializeOwned>(
         &self,
@@ -72,7 +72,7 @@ impl OrchestrationContext {
         let plan = Json::of(&input)
             .map_err(|error| FlowError::encoding(format!("the input of child {name}"), &error))
             .and_then(|input| Ok((OrchestrationName::new(&name).map_err(refused)?, input)))
-            .map(|(name, input)| Plan {
+            .map(|(name, input)| ChildPlan {
                 name,
                 input,
                 id: None,
@@ -88,7 +88,7 @@ impl OrchestrationContext {
     }
 }
 
-struct Plan {
+struct ChildPlan {
     name: OrchestrationName,
     input: Json,
     id: Option<InstanceId>,
@@ -96,21 +96,21 @@ struct Plan {
     close_policy: ClosePolicy,
 }
 
-/// An orchestration to start: await it, [`ChildCall::start`] it and await it later, or start it
-/// [`ChildCall::detached`].
+/// A child orchestration to start: await it, call [`ChildCall::start`] and await it later, or start
+/// it [`ChildCall::detached`].
 #[must_use = "a child begins when it is awaited, or started"]
 pub struct ChildCall<O> {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
-    plan: Result<Plan, FlowError>,
-    gives: Gives<O>,
+    plan: Result<ChildPlan, FlowError>,
+    gives: ResultType<O>,
 }
 
 impl<O> ChildCall<O> {
-    /// Its instance. By default a name of its own is made from this instance, its execution and
-    /// the number of the event; another life of this instance makes other names. An id that is
-    /// given here must not be in use: if it is, an awaited child fails, and a detached one is not
-    /// started.
+    /// Sets the instance id of the child. By default the id is derived from this instance, its
+    /// execution and the number of the event, so it is unique even after this instance is deleted
+    /// and started again. An id given here must not be in use: otherwise an awaited child fails,
+    /// and a detached one is not started.
     pub fn id(mut self, instance: &str) -> Self {
         match (InstanceId::new(instance).map_err(refused), &mut self.plan) {
             (Ok(instance), Ok(plan)) => plan.id = Some(instance),
@@ -120,8 +120,8 @@ impl<O> ChildCall<O> {
         self
     }
 
-    /// The version of its code; the newest if none is named. A text that no version can be is an
-    /// error of the child.
+    /// Sets the version of the child's code; by default the newest runs. With text that cannot be a
+    /// version, the child fails.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         let version = version.into();
         if let Ok(plan) = &mut self.plan {
@@ -133,9 +133,9 @@ impl<O> ChildCall<O> {
         self
     }
 
-    /// What becomes of it if it has not ended when this orchestration ends, in whatever way: by
-    /// default it is terminated. With [`ClosePolicy::Abandon`] it goes on, also if its handle is
-    /// dropped. Has no effect on a detached child, which always goes on.
+    /// Sets what happens to the child if it is still running when this orchestration ends for any
+    /// reason: by default it is terminated. With [`ClosePolicy::Abandon`] it continues, even if its
+    /// handle is dropped. Has no effect on a detached child, which always continues.
     pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
         if let Ok(plan) = &mut self.plan {
             plan.close_policy = policy;
@@ -143,24 +143,23 @@ impl<O> ChildCall<O> {
         self
     }
 
-    /// Starts it now, so that several run at once.
+    /// Starts the child now, so that several can run at the same time.
     pub fn start(self) -> ChildHandle<O> {
         let mut handle = self.into_handle();
         handle.begin();
         handle
     }
 
-    /// Starts it now, and waits for nothing: it outlives this orchestration.
+    /// Starts the child now without waiting for it: it may outlive this orchestration.
     pub fn detached(self) -> Result<InstanceId, FlowError> {
         let plan = self.plan?;
-        let over = || {
-            FlowError::application("the orchestration has ended: it can start no child any more")
-        };
+        let over =
+            || FlowError::application("the orchestration has ended and cannot start another child");
         open(&self.shared, self.at, plan, false).map(|(_, instance)| instance).ok_or_else(over)
     }
 
     fn into_handle(self) -> ChildHandle<O> {
-        let stage = Stage::Planned(Box::new(self.plan));
+        let stage = ChildStage::Planned(Box::new(self.plan));
         ChildHandle { shared: self.shared, at: self.at, stage, gives: PhantomData }
     }
 }
@@ -174,49 +173,49 @@ impl<O: DeserializeOwned> IntoFuture for ChildCall<O> {
     }
 }
 
-enum Stage {
-    Planned(Box<Result<Plan, FlowError>>),
-    /// It has begun; no ticket if the execution is over.
-    Begun(Option<(Ticket, InstanceId)>),
+enum ChildStage {
+    Planned(Box<Result<ChildPlan, FlowError>>),
+    /// The child was started; there is no operation if the execution is over.
+    Begun(Option<(OperationHandle, InstanceId)>),
     Refused(FlowError),
 }
 
-/// A child that runs, or will when this is awaited. Dropped before its end it is asked to cancel,
-/// unless its policy is [`ClosePolicy::Abandon`].
+/// A child that is running, or is started when this is awaited. Dropping it before the child has
+/// ended requests its cancellation, unless its policy is [`ClosePolicy::Abandon`].
 #[must_use = "dropping it cancels the child"]
 pub struct ChildHandle<O> {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
-    stage: Stage,
-    gives: Gives<O>,
+    stage: ChildStage,
+    gives: ResultType<O>,
 }
 
 impl<O> ChildHandle<O> {
-    /// The child's instance, once it was started.
+    /// The instance id of the child, once it has been started.
     pub fn instance(&self) -> Option<&InstanceId> {
         match &self.stage {
-            Stage::Begun(Some((_, instance))) => Some(instance),
+            ChildStage::Begun(Some((_, instance))) => Some(instance),
             _ => None,
         }
     }
 
     fn begin(&mut self) {
-        if !matches!(self.stage, Stage::Planned(_)) {
+        if !matches!(self.stage, ChildStage::Planned(_)) {
             return;
         }
-        let Stage::Planned(plan) = std::mem::replace(&mut self.stage, Stage::Begun(None)) else {
+        let ChildStage::Planned(plan) = std::mem::replace(&mut self.stage, ChildStage::Begun(None))
+        else {
             return;
         };
-        self.stage =
-            match *plan {
-                Err(error) => Stage::Refused(error),
-                Ok(plan) => {
-                    let opened = open(&self.shared, self.at, plan, true);
-                    Stage::Begun(opened.map(|(event, instance)| {
-                        (Ticket::of(&self.shared, self.at, event), instance)
-                    }))
-                }
-            };
+        self.stage = match *plan {
+            Err(error) => ChildStage::Refused(error),
+            Ok(plan) => {
+                let opened = open(&self.shared, self.at, plan, true);
+                ChildStage::Begun(opened.map(|(event, instance)| {
+                    (OperationHandle::of(&self.shared, self.at, event), instance)
+                }))
+            }
+        };
     }
 }
 
@@ -226,8 +225,8 @@ impl<O: DeserializeOwned> Future for ChildHandle<O> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.begin();
         match &self.stage {
-            Stage::Refused(error) => Poll::Ready(Err(error.clone())),
-            Stage::Begun(Some((ticket, instance))) => ticket
+            ChildStage::Refused(error) => Poll::Ready(Err(error.clone())),
+            ChildStage::Begun(Some((operation, instance))) => operation
                 .poll(context)
                 .map(|outcome| decode(format_args!("the result of child {instance}"), outcome)),
             _ => Poll::Pending,
@@ -235,12 +234,17 @@ impl<O: DeserializeOwned> Future for ChildHandle<O> {
     }
 }
 
-fn open(shared: &Arc<Shared>, at: At, plan: Plan, attached: bool) -> Option<(u64, InstanceId)> {
-    let Plan { name, input, id, version, close_policy } = plan;
+fn open(
+    shared: &Arc<ExecutionShared>,
+    at: At,
+    plan: ChildPlan,
+    attached: bool,
+) -> Option<(u64, InstanceId)> {
+    let ChildPlan { name, input, id, version, close_policy } = plan;
     shared.with(at, |state| {
         let instance = id
             .or_else(|| state.recorded_children.get(&state.next_id).cloned())
-            .unwrap_or_else(|| child_id(&shared.about, state.next_id));
+            .unwrap_or_else(|| child_id(&shared.facts, state.next_id));
         let started = instance.clone();
         let close_policy = if attached { close_policy } else { ClosePolicy::default() };
         let kind =

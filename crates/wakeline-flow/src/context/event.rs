@@ -1,4 +1,4 @@
-//! Events from outside: waiting for them, and mailboxes.
+//! Waiting for events that are raised from outside.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -9,37 +9,37 @@ use std::task::{Context, Poll};
 use serde::de::DeserializeOwned;
 
 use super::OrchestrationContext;
-use super::ticket::{Gives, Ticket, decode};
-use crate::engine::state::{At, Shared};
+use super::operation::{OperationHandle, ResultType, decode};
+use crate::engine::state::{At, ExecutionShared};
 use crate::error::FlowError;
 use crate::event::EventKind;
 
 impl OrchestrationContext {
-    /// Waits for the next event of a name. Those that came early were kept; each is taken once,
-    /// in order of arrival, by the wait that began first. A wait that is dropped gives its place
-    /// up.
+    /// Waits for the next event with this name. Events that arrived earlier are buffered. Each
+    /// event is delivered once, in order of arrival, to the wait that began first. A wait that is
+    /// dropped gives up its place.
     #[track_caller]
     pub fn event<T: DeserializeOwned>(&self, name: impl Into<String>) -> EventWait<T> {
         EventWait {
             shared: Arc::clone(&self.shared),
             at: Location::caller(),
             name: name.into(),
-            ticket: None,
+            operation: None,
             gives: PhantomData,
         }
     }
 
-    /// The events of a name, one after the other.
+    /// Returns the events with this name as a mailbox, to be read one after the other.
     pub fn mailbox<T: DeserializeOwned>(&self, name: impl Into<String>) -> Mailbox<T> {
         Mailbox { context: self.clone(), name: name.into(), gives: PhantomData }
     }
 }
 
-/// The events of a name: [`OrchestrationContext::mailbox`].
+/// The events with one name; see [`OrchestrationContext::mailbox`].
 pub struct Mailbox<T> {
     context: OrchestrationContext,
     name: String,
-    gives: Gives<T>,
+    gives: ResultType<T>,
 }
 
 impl<T: DeserializeOwned> Mailbox<T> {
@@ -49,11 +49,11 @@ impl<T: DeserializeOwned> Mailbox<T> {
         self.context.event(self.name.clone())
     }
 
-    /// The next event, if it has been delivered already.
+    /// Returns the next event if it has already been delivered.
     #[track_caller]
     pub fn try_next(&self) -> Result<Option<T>, FlowError> {
         let at = Location::caller();
-        let taken = self.context.shared.with(at, |state| state.mailboxes.take(&self.name));
+        let taken = self.context.shared.with(at, |state| state.event_buffers.take(&self.name));
         let taken = taken
             .flatten()
             .map(|data| decode(format_args!("the data of event {:?}", self.name), Ok(data)));
@@ -61,27 +61,27 @@ impl<T: DeserializeOwned> Mailbox<T> {
     }
 }
 
-/// Waits for an event: [`OrchestrationContext::event`].
+/// Waits for an event; see [`OrchestrationContext::event`].
 #[must_use = "a wait begins when it is awaited, or started"]
 pub struct EventWait<T> {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
     name: String,
-    ticket: Option<Ticket>,
-    gives: Gives<T>,
+    operation: Option<OperationHandle>,
+    gives: ResultType<T>,
 }
 
 impl<T> EventWait<T> {
-    /// Takes a place in the line now, to be awaited later.
+    /// Takes a place in the queue of waits now, to be awaited later.
     pub fn start(mut self) -> Self {
         self.begin();
         self
     }
 
     fn begin(&mut self) {
-        if self.ticket.is_none() {
+        if self.operation.is_none() {
             let kind = EventKind::EventAwaited { name: self.name.clone() };
-            self.ticket = Ticket::open(&self.shared, self.at, kind);
+            self.operation = OperationHandle::open(&self.shared, self.at, kind);
         }
     }
 }
@@ -91,8 +91,8 @@ impl<T: DeserializeOwned> Future for EventWait<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.begin();
-        let Some(ticket) = &self.ticket else { return Poll::Pending };
-        ticket
+        let Some(operation) = &self.operation else { return Poll::Pending };
+        operation
             .poll(context)
             .map(|outcome| decode(format_args!("the data of event {:?}", self.name), outcome))
     }

@@ -1,4 +1,4 @@
-//! Going on as a new execution.
+//! Continuing as a new execution.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -9,18 +9,19 @@ use std::task::{Context, Poll};
 use serde::Serialize;
 
 use super::OrchestrationContext;
-use super::ticket::Gives;
+use super::operation::ResultType;
 use crate::capability::capability;
-use crate::engine::Foreign;
-use crate::engine::state::{At, Shared, place};
+use crate::engine::Nondeterminism;
+use crate::engine::state::{At, ExecutionShared, place};
 use crate::error::FlowError;
 use crate::event::EventKind;
 use crate::json::Json;
 
 impl OrchestrationContext {
-    /// Ends this execution and goes on as the next one, with an empty history. It never returns,
-    /// so it stands where the result would: `return ctx.continue_as_new(next).await`. What is open
-    /// is given up; events that nobody has taken, the status and the key-value state go on.
+    /// Ends this execution and continues as the next one, with an empty history. The future never
+    /// returns, so use it in place of a result: `return ctx.continue_as_new(next).await`. Open
+    /// operations are cancelled; events that were not taken, the status text and the key-value
+    /// state carry over.
     #[track_caller]
     pub fn continue_as_new<I: Serialize, R>(&self, input: I) -> ContinueAsNew<R> {
         let input =
@@ -35,30 +36,30 @@ impl OrchestrationContext {
     }
 }
 
-/// Goes on as a new execution: [`OrchestrationContext::continue_as_new`].
+/// Continues as a new execution; see [`OrchestrationContext::continue_as_new`].
 #[must_use = "nothing happens before it is awaited"]
 pub struct ContinueAsNew<R> {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
     version: Option<String>,
     input: Option<Result<Json, FlowError>>,
-    gives: Gives<R>,
+    gives: ResultType<R>,
 }
 
 impl<R> ContinueAsNew<R> {
-    /// The version of the code that goes on. If none is named, the newest of the process that takes
-    /// the next turn, but none that is older than the code that runs now. A text that no version
-    /// can be suspends the instance.
+    /// Sets the version of the code that continues. By default it is the newest of the process that
+    /// takes the next turn, but never one older than the running code. Text that cannot be a
+    /// version suspends the instance.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// What is wrong with the version, if no code can have it.
-    fn refused(&self) -> Option<Foreign> {
+    /// Returns an error if no code can have the requested version.
+    fn refused(&self) -> Option<Nondeterminism> {
         let version = self.version.as_ref()?;
-        let reason = capability(&self.shared.about.name, Some(version)).err()?.to_string();
-        Some(Foreign::Version { at: place(self.at), version: version.clone(), reason })
+        let reason = capability(&self.shared.facts.name, Some(version)).err()?.to_string();
+        Some(Nondeterminism::Version { at: place(self.at), version: version.clone(), reason })
     }
 }
 
@@ -66,9 +67,9 @@ impl<R> Future for ContinueAsNew<R> {
     type Output = R;
 
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<R> {
-        if let Some(foreign) = self.refused() {
+        if let Some(nondeterminism) = self.refused() {
             self.shared.with(self.at, |state| {
-                state.foreign.get_or_insert(foreign);
+                state.nondeterminism.get_or_insert(nondeterminism);
             });
             return Poll::Pending;
         }

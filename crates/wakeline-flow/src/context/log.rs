@@ -1,4 +1,4 @@
-//! Logging that does not repeat.
+//! Logging that does not repeat on replay.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use tracing::Level;
 use super::OrchestrationContext;
 
 impl OrchestrationContext {
-    /// Logs a text with the instance's name, once: replays are silent. The macros of `tracing`
-    /// are silent on replay as well.
+    /// Logs a message with the instance id once: nothing is logged on replay. The macros of
+    /// `tracing` are silent on replay as well.
     pub fn trace(&self, level: Level, message: impl fmt::Display) {
         if self.is_replaying() {
             return;
         }
-        let about = &self.shared.about;
-        let (instance, execution) = (&about.instance, about.execution);
+        let facts = &self.shared.facts;
+        let (instance, execution) = (&facts.instance, facts.execution);
         macro_rules! log {
             ($level:expr) => {
                 tracing::event!($level, %instance, execution, "{message}")
@@ -29,17 +29,17 @@ impl OrchestrationContext {
         }
     }
 
-    /// Logs a piece of information, once.
+    /// Logs an informational message once.
     pub fn info(&self, message: impl fmt::Display) {
         self.trace(Level::INFO, message);
     }
 
-    /// Logs a warning, once.
+    /// Logs a warning once.
     pub fn warn(&self, message: impl fmt::Display) {
         self.trace(Level::WARN, message);
     }
 
-    /// Logs an error, once.
+    /// Logs an error once.
     pub fn error(&self, message: impl fmt::Display) {
         self.trace(Level::ERROR, message);
     }

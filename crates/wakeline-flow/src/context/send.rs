@@ -1,4 +1,4 @@
-//! Messages to queues, to webhook endpoints and to other instances, in the turn's own commit.
+//! Messages to queues, webhook endpoints and other instances, sent in the commit of the turn.
 
 use std::panic::Location;
 
@@ -13,7 +13,7 @@ use crate::error::FlowError;
 use crate::event::EventKind;
 use crate::json::Json;
 
-/// Where a message goes: the name of a queue, or [`QueueSend`] with a partition.
+/// The destination of a message: the name of a queue, or [`QueueSend`] with a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSend {
     queue: String,
@@ -21,12 +21,12 @@ pub struct QueueSend {
 }
 
 impl QueueSend {
-    /// A queue.
+    /// Sends to the default partition of this queue.
     pub fn to(queue: impl Into<String>) -> Self {
         Self { queue: queue.into(), partition: None }
     }
 
-    /// One of its partitions.
+    /// Sends to this partition of the queue.
     pub fn partition(mut self, partition: impl Into<String>) -> Self {
         self.partition = Some(partition.into());
         self
@@ -39,7 +39,8 @@ impl From<&str> for QueueSend {
     }
 }
 
-/// Whose endpoints get a message: the id or uid of an application, or [`HookSend`] with channels.
+/// The destination of a webhook message: the id or uid of an application, or [`HookSend`] with
+/// channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookSend {
     application: String,
@@ -47,12 +48,12 @@ pub struct HookSend {
 }
 
 impl HookSend {
-    /// An application, by its id or by its user's own.
+    /// Sends to the endpoints of an application, given by its id or uid.
     pub fn to(application: impl Into<String>) -> Self {
         Self { application: application.into(), channels: Vec::new() }
     }
 
-    /// One of the message's channels.
+    /// Adds a channel to the message.
     pub fn channel(mut self, channel: impl Into<String>) -> Self {
         self.channels.push(channel.into());
         self
@@ -72,8 +73,9 @@ impl From<&String> for HookSend {
 }
 
 impl OrchestrationContext {
-    /// Sends a message to a queue. It is there when this turn is committed, once, whatever
-    /// crashes; an instance that is started again after it was deleted sends its own.
+    /// Sends a message to a queue. It is pushed exactly once, in the commit of this turn, even
+    /// after a crash. An instance that is started again after it was deleted sends its messages
+    /// again.
     #[track_caller]
     pub fn push<T: Serialize>(
         &self,
@@ -93,11 +95,11 @@ impl OrchestrationContext {
         Ok(())
     }
 
-    /// Tells the endpoints of an application of an event. The message and its deliveries are there
-    /// when this turn is committed, once, whatever crashes. If there is no such application then,
-    /// or if the payload does not fit the schema that its event type enforces, the message is
-    /// dropped: that is logged and counted, and the orchestration goes on. A payload of more than
-    /// 1 MiB is an error here.
+    /// Sends a webhook message to the endpoints of an application. The message and its deliveries
+    /// are created exactly once, in the commit of this turn, even after a crash. If the application
+    /// does not exist then, or the payload does not fit the schema that its event type enforces,
+    /// the message is dropped: this is logged and counted, and the orchestration continues. A
+    /// payload of more than 1 MiB is an error here.
     #[track_caller]
     pub fn emit<T: Serialize>(
         &self,
@@ -107,21 +109,21 @@ impl OrchestrationContext {
     ) -> Result<(), FlowError> {
         let at = Location::caller();
         let HookSend { application, channels } = to.into();
-        let wrong = |error: &dyn std::fmt::Display| FlowError::application(error.to_string());
+        let invalid = |error: &dyn std::fmt::Display| FlowError::application(error.to_string());
         let payload = Json::of(&payload).map_err(|error| {
             FlowError::encoding(format!("the payload of event type {event_type}"), &error)
         })?;
         let bytes = payload.as_str().len();
         if bytes > MESSAGE_PAYLOAD_BYTES_MAX {
             let most = MESSAGE_PAYLOAD_BYTES_MAX;
-            return Err(wrong(&format!(
+            return Err(invalid(&format!(
                 "the payload of event type {event_type} has {bytes} bytes: at most {most} are \
                  allowed"
             )));
         }
-        ApplicationRef::parse(&application).map_err(|error| wrong(&error))?;
-        let event_type = EventTypeName::new(event_type).map_err(|error| wrong(&error))?;
-        let named = |text: &String| Channel::new(text).map_err(|error| wrong(&error));
+        ApplicationRef::parse(&application).map_err(|error| invalid(&error))?;
+        let event_type = EventTypeName::new(event_type).map_err(|error| invalid(&error))?;
+        let named = |text: &String| Channel::new(text).map_err(|error| invalid(&error));
         let channels = channels.iter().map(named).collect::<Result<_, _>>()?;
         let emitted = EventKind::Emitted { application, event_type, channels, payload };
         self.shared.decide(at, emitted);

@@ -1,4 +1,4 @@
-//! Waiting for a time.
+//! Durable timers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use std::time::Duration;
 use wakeline_core::Timestamp;
 
 use super::OrchestrationContext;
-use super::ticket::Ticket;
-use crate::engine::state::{At, Shared};
+use super::operation::OperationHandle;
+use crate::engine::state::{At, ExecutionShared};
 use crate::event::EventKind;
 
 impl OrchestrationContext {
-    /// Waits so long, across crashes and deploys, but not beyond the year 9999; a sleeping instance
-    /// costs nothing.
+    /// Waits for a span of time, across crashes and deployments; the end is capped at the year
+    /// 9999. A sleeping instance uses no memory and no task.
     #[track_caller]
     pub fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_for(Until::Span(span), std::panic::Location::caller())
     }
 
-    /// Waits until a moment by the database's clock, but not beyond the year 9999; not at all if
-    /// it has passed.
+    /// Waits until a time by the database's clock, capped at the year 9999. Returns at once if it
+    /// has passed.
     #[track_caller]
     pub fn sleep_until(&self, moment: Timestamp) -> Sleep {
         self.sleep_for(Until::Moment(moment), std::panic::Location::caller())
     }
 
-    /// Waits for a future at most so long: `None` if the time was up first, and the future is
-    /// dropped, which gives up what it had begun.
+    /// Waits for a future for at most `span`. Returns `None` if the time expires first: the future
+    /// is then dropped, which cancels what it had begun.
     #[track_caller]
     pub fn timeout<F: IntoFuture>(&self, span: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout { sleep: self.sleep(span), future: Some(Box::pin(future.into_future())) }
     }
 
     fn sleep_for(&self, until: Until, at: At) -> Sleep {
-        Sleep { shared: Arc::clone(&self.shared), at, until, ticket: None }
+        Sleep { shared: Arc::clone(&self.shared), at, until, operation: None }
     }
 }
 
@@ -44,13 +44,13 @@ enum Until {
     Moment(Timestamp),
 }
 
-/// Waits for a time: [`OrchestrationContext::sleep`].
+/// A durable timer; see [`OrchestrationContext::sleep`].
 #[must_use = "a timer begins when it is awaited, or started"]
 pub struct Sleep {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     at: At,
     until: Until,
-    ticket: Option<Ticket>,
+    operation: Option<OperationHandle>,
 }
 
 impl Sleep {
@@ -65,13 +65,13 @@ impl Sleep {
     }
 
     pub(super) fn begin(&mut self) {
-        if self.ticket.is_none() {
+        if self.operation.is_none() {
             let moment = match self.until {
                 Until::Span(span) => Timestamp(self.shared.lock().now).plus(span),
                 Until::Moment(moment) => moment,
             };
             let kind = EventKind::TimerCreated { fire_at: moment.0 };
-            self.ticket = Ticket::open(&self.shared, self.at, kind);
+            self.operation = OperationHandle::open(&self.shared, self.at, kind);
         }
     }
 }
@@ -81,11 +81,11 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.begin();
-        self.ticket.as_ref().map_or(Poll::Pending, |ticket| ticket.poll(context).map(drop))
+        self.operation.as_ref().map_or(Poll::Pending, |operation| operation.poll(context).map(drop))
     }
 }
 
-/// Waits for a future at most so long: [`OrchestrationContext::timeout`].
+/// Waits for a future with a time limit; see [`OrchestrationContext::timeout`].
 #[must_use = "nothing begins before it is awaited"]
 pub struct Timeout<F> {
     sleep: Sleep,
@@ -99,7 +99,7 @@ impl<F: Future> Future for Timeout<F> {
         let Some(future) = &mut self.future else { return Poll::Pending };
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             self.future = None;
-            self.sleep.ticket = None;
+            self.sleep.operation = None;
             return Poll::Ready(Some(output));
         }
         if Pin::new(&mut self.sleep).poll(context).is_pending() {

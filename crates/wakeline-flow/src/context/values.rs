@@ -1,4 +1,4 @@
-//! Status text and key-value state.
+//! The status text and the key-value state of an instance.
 
 use std::panic::Location;
 
@@ -7,27 +7,27 @@ use serde::de::DeserializeOwned;
 use wakeline_core::KvKey;
 
 use super::OrchestrationContext;
-use super::ticket::decode;
+use super::operation::decode;
 use crate::error::FlowError;
 use crate::event::EventKind;
 use crate::json::Json;
 
 impl OrchestrationContext {
-    /// Shows a text beside the instance; clients can wait for it to change. NUL characters are
-    /// replaced by U+FFFD.
+    /// Sets a text that is shown with the instance and that clients can wait for. NUL characters
+    /// are replaced by U+FFFD.
     #[track_caller]
     pub fn set_status(&self, status: impl Into<String>) {
         let status = Some(status.into());
         self.shared.decide(Location::caller(), EventKind::StatusSet { status });
     }
 
-    /// Shows no text any more.
+    /// Removes the status text.
     #[track_caller]
     pub fn clear_status(&self) {
         self.shared.decide(Location::caller(), EventKind::StatusSet { status: None });
     }
 
-    /// Sets a value that clients can read, and that later executions of the instance see.
+    /// Sets a value that clients can read and that later executions of the instance see.
     #[track_caller]
     pub fn kv_set<T: Serialize>(&self, key: &str, value: T) -> Result<(), FlowError> {
         let at = Location::caller();
@@ -41,7 +41,8 @@ impl OrchestrationContext {
         Ok(())
     }
 
-    /// The value of a key: as of the start of the execution, with the execution's own changes.
+    /// Returns the value of a key, as it was at the start of the execution or as this execution
+    /// last changed it.
     pub fn kv_get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, FlowError> {
         let name = self::key(key)?;
         let value = self.shared.lock().kv.get(&name).cloned();
@@ -70,7 +71,7 @@ impl OrchestrationContext {
         });
     }
 
-    /// The keys that have values, in order.
+    /// Returns the keys that have values, in order.
     pub fn kv_keys(&self) -> Vec<String> {
         self.shared.lock().kv.keys().map(|key| key.as_str().to_owned()).collect()
     }

@@ -1,23 +1,27 @@
-//! What happens to an execution: which messages it takes, and what they change.
+//! How messages become events of an execution, and what those events change.
 
 use std::task::Waker;
 
-use super::effects::End;
+use super::effects::TurnEnd;
 use super::replay::ReplayError;
-use super::state::{About, Outcome, SlotKind, State};
+use super::state::{ExecutionFacts, ExecutionState, OperationSlotKind, Outcome};
 use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind};
 use crate::json::Json;
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 
-impl State {
-    /// The event that a message becomes, or nothing if it is dropped by the rules of the engine.
-    pub(super) fn accept(&mut self, about: &About, message: WorkItem) -> Option<EventKind> {
-        if *message.instance() != about.instance {
+impl ExecutionState {
+    /// Returns the event that a message becomes, or `None` if the rules of the engine drop it.
+    pub(super) fn accept(
+        &mut self,
+        facts: &ExecutionFacts,
+        message: FlowMessage,
+    ) -> Option<EventKind> {
+        if *message.instance() != facts.instance {
             return None;
         }
-        if let WorkItem::CancelInstance { parent: Some(parent), .. } = &message
-            && !about.parent.as_ref().is_some_and(|own| own.is_same(parent))
+        if let FlowMessage::CancelInstance { parent: Some(parent), .. } = &message
+            && !facts.parent.as_ref().is_some_and(|own| own.is_same(parent))
         {
             return None;
         }
@@ -25,68 +29,70 @@ impl State {
             self.keep_for_next(message);
             return None;
         }
-        let ours = |execution| execution == about.execution;
-        // An instance that was deleted may have been started again under its id, while something
-        // that it began still runs.
-        let same_life =
-            |identity: Option<&str>| identity.is_none_or(|other| other == about.identity());
+        let ours = |execution| execution == facts.execution;
+        // The instance may have been deleted and started again under the same id while an operation
+        // of the deleted one is still running.
+        let same_instance =
+            |identity: Option<&str>| identity.is_none_or(|other| other == facts.identity());
         match message {
-            WorkItem::ActivityDone { execution, event, identity, result, .. }
-                if ours(execution) && same_life(identity.as_deref()) =>
+            FlowMessage::ActivityDone { execution, event, identity, result, .. }
+                if ours(execution) && same_instance(identity.as_deref()) =>
             {
-                let open = matches!(self.open_slot(event), Some(SlotKind::Activity));
+                let open = matches!(self.open_slot(event), Some(OperationSlotKind::Activity));
                 open.then_some(match result {
                     Ok(result) => EventKind::ActivityCompleted { of: event, result },
                     Err(error) => EventKind::ActivityFailed { of: event, error },
                 })
             }
-            WorkItem::TimerFired { execution, event, .. } if ours(execution) => {
-                let open = matches!(self.open_slot(event), Some(SlotKind::Timer));
+            FlowMessage::TimerFired { execution, event, .. } if ours(execution) => {
+                let open = matches!(self.open_slot(event), Some(OperationSlotKind::Timer));
                 open.then_some(EventKind::TimerFired { of: event })
             }
-            WorkItem::ChildDone { execution, event, identity, result, .. }
-                if ours(execution) && same_life(identity.as_deref()) =>
+            FlowMessage::ChildDone { execution, event, identity, result, .. }
+                if ours(execution) && same_instance(identity.as_deref()) =>
             {
-                let open = matches!(self.open_slot(event), Some(SlotKind::Child { .. }));
+                let open = matches!(self.open_slot(event), Some(OperationSlotKind::Child { .. }));
                 open.then_some(match result {
                     Ok(result) => EventKind::ChildCompleted { of: event, result },
                     Err(error) => EventKind::ChildFailed { of: event, error },
                 })
             }
-            WorkItem::EventRaised { name, data, .. } => Some(EventKind::EventRaised { name, data }),
-            WorkItem::CancelInstance { reason, .. } => {
+            FlowMessage::EventRaised { name, data, .. } => {
+                Some(EventKind::EventRaised { name, data })
+            }
+            FlowMessage::CancelInstance { reason, .. } => {
                 self.cancel.requested.is_none().then_some(EventKind::CancelRequested { reason })
             }
             _ => None,
         }
     }
 
-    /// Whether a recorded event can stand here; takes its number.
+    /// Checks that a recorded event is valid at this position, and takes its id.
     pub(super) fn check(&mut self, event: &Event) -> Result<(), ReplayError> {
-        let broken = |what| Err(ReplayError::Broken { event: event.id, what });
+        let corrupt = |what| Err(ReplayError::Corrupt { event: event.id, what });
         if event.id != self.number() {
-            return broken("its number does not follow that of the event before it");
+            return corrupt("its number does not follow that of the event before it");
         }
         if self.over {
-            return broken("the execution had ended before it");
+            return corrupt("it follows the end of the execution");
         }
         let slot = |of: &u64| self.open_slot(*of);
         let fits = match &event.kind {
             EventKind::ActivityCompleted { of, .. } | EventKind::ActivityFailed { of, .. } => {
-                matches!(slot(of), Some(SlotKind::Activity))
+                matches!(slot(of), Some(OperationSlotKind::Activity))
             }
-            EventKind::TimerFired { of } => matches!(slot(of), Some(SlotKind::Timer)),
+            EventKind::TimerFired { of } => matches!(slot(of), Some(OperationSlotKind::Timer)),
             EventKind::ChildCompleted { of, .. } | EventKind::ChildFailed { of, .. } => {
-                matches!(slot(of), Some(SlotKind::Child { .. }))
+                matches!(slot(of), Some(OperationSlotKind::Child { .. }))
             }
             EventKind::Started { .. } => false,
             _ => true,
         };
-        if fits { Ok(()) } else { broken("no event before it waits for it") }
+        if fits { Ok(()) } else { corrupt("no operation before it waits for it") }
     }
 
-    /// Lets something happen. The wakers are to be woken without the lock.
-    pub(super) fn happen(&mut self, kind: &EventKind) -> Vec<Waker> {
+    /// Applies an event. The returned wakers must be woken after the lock is released.
+    pub(super) fn apply(&mut self, kind: &EventKind) -> Vec<Waker> {
         let done = |state: &mut Self, of: &u64, outcome: Outcome| {
             state.settle(*of, outcome).into_iter().collect()
         };
@@ -113,7 +119,7 @@ impl State {
         }
     }
 
-    /// Without anybody in the code who cares, a request to cancel ends the execution.
+    /// Unless the code handles cancellation itself, the request ends the execution.
     fn cancel(&mut self, reason: &str) -> Vec<Waker> {
         self.cancel.requested = Some(reason.to_owned());
         if self.cancel.lasting || !self.cancel.waiters.is_empty() {
@@ -124,38 +130,38 @@ impl State {
         self.close()
     }
 
-    /// After the end: what the next execution should see, if there is one.
-    fn keep_for_next(&mut self, message: WorkItem) {
+    /// Keeps, after the end, what the next execution should see if there is one.
+    fn keep_for_next(&mut self, message: FlowMessage) {
         match message {
-            WorkItem::EventRaised { name, data, .. } => {
-                self.mailboxes.raise(&name, data);
+            FlowMessage::EventRaised { name, data, .. } => {
+                self.event_buffers.raise(&name, data);
             }
-            WorkItem::CancelInstance { reason, .. } if self.cancel.requested.is_none() => {
+            FlowMessage::CancelInstance { reason, .. } if self.cancel.requested.is_none() => {
                 self.cancel.requested = Some(reason);
             }
             _ => {}
         }
     }
 
-    /// How an execution stands after its last event.
-    pub(super) fn end_of(&mut self, last: &EventKind) -> End {
+    /// Returns whether and how an execution ended with its last event.
+    pub(super) fn end_of(&mut self, last: &EventKind) -> TurnEnd {
         match last {
-            EventKind::Completed { output } => End::Completed(output.clone()),
+            EventKind::Completed { output } => TurnEnd::Completed(output.clone()),
             EventKind::Failed { error } => {
-                let asked_for = self.cancel.requested.is_some();
-                if asked_for && error.kind == FailureKind::Cancelled {
-                    End::Cancelled(error.message.clone())
+                let requested = self.cancel.requested.is_some();
+                if requested && error.kind == FailureKind::Cancelled {
+                    TurnEnd::Cancelled(error.message.clone())
                 } else {
-                    End::Failed(error.clone())
+                    TurnEnd::Failed(error.clone())
                 }
             }
-            EventKind::ContinuedAsNew { input, version } => End::ContinuedAsNew {
+            EventKind::ContinuedAsNew { input, version } => TurnEnd::ContinuedAsNew {
                 input: input.clone(),
                 version: version.clone(),
-                carried: self.mailboxes.drain(),
+                carried: self.event_buffers.drain(),
                 cancel: self.cancel.requested.take().filter(|_| !self.cancel.seen),
             },
-            _ => End::Open,
+            _ => TurnEnd::Open,
         }
     }
 }

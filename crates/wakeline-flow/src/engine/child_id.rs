@@ -1,32 +1,33 @@
-//! The instance ids of children that were given none.
+//! The instance ids of children for which the code gave none.
 //!
 //! # Invariants
-//! * An id is used once: numbers of events begin again at 1 in every execution, and an instance id
-//!   can be used again after its instance was deleted, so an id names both.
-//! * A replay repeats the id that was recorded, also if an earlier program made it.
+//! * An id is used only once. Event numbers begin again at 1 in every execution, and an instance id
+//!   can be used again after its instance was deleted, so a child's id contains the execution and
+//!   the identity.
+//! * A replay repeats the recorded id, even one that an earlier program made in another way.
 
 use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 use wakeline_core::{InstanceId, NAME_BYTES_MAX};
 
-use super::state::About;
+use super::state::ExecutionFacts;
 use crate::event::{Event, EventKind};
 
-/// Hexadecimal digits of the identity in an id. The parent, the execution and the event are in it
-/// as well, so only lives of the same instance have to differ.
+/// The number of hexadecimal digits of the identity in an id. The parent, the execution and the
+/// event are in it as well, so it only has to distinguish instances that had the same id.
 const IDENTITY_LEN: usize = 8;
 
-/// The id of the child that an event starts: `parent::2.7.9f86d081` for event 7 of execution 2,
-/// or a hash where that is too long.
-pub(crate) fn child_id(parent: &About, event: u64) -> InstanceId {
+/// The id of the child that an event starts: `parent::2.7.9f86d081` for event 7 of execution 2, or
+/// a hash if that would be too long.
+pub(crate) fn child_id(parent: &ExecutionFacts, event: u64) -> InstanceId {
     let identity = parent.identity();
     let (instance, execution) = (&parent.instance, parent.execution);
     named(format!("{instance}::{execution}.{event}.{}", &identity[..IDENTITY_LEN]))
 }
 
-/// Ids in this history that consist of the parent and the number of the event only, by the events
-/// that recorded them: earlier programs made them so.
+/// Returns, by event, the ids in this history that consist only of the parent and the number of the
+/// event, as earlier programs made them.
 pub(super) fn recorded(parent: &InstanceId, events: &[Event]) -> HashMap<u64, InstanceId> {
     let of = |event: &Event| match &event.kind {
         EventKind::ChildStarted { instance, .. } => {

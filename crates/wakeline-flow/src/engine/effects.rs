@@ -1,88 +1,90 @@
-//! What a turn asks the store for, drawn from the events that it appended.
+//! The writes that a turn requests from the store, derived from the events that it appended.
 
 use std::collections::HashSet;
 
 use wakeline_core::{Channel, EventTypeName, InstanceId, KvKey, QueueName};
 
-use super::state::{About, SlotKind};
+use super::state::{ExecutionFacts, OperationSlotKind};
 use crate::error::FlowError;
 use crate::event::{Event, EventKind, Parent, Raised};
 use crate::json::Json;
-use crate::message::{ActivityTask, WorkItem};
+use crate::message::{ActivityTask, FlowMessage};
 
-/// A timer to set.
+/// A timer to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewTimer {
-    /// The event that made it.
+    /// The event that created the timer.
     pub event: u64,
     /// When it fires, in microseconds since 1970 by the database's clock.
     pub fire_at: i64,
 }
 
-/// A message for a queue.
+/// A message to push to a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuePush {
-    /// The event that made it; with the instance, the execution and its identity it identifies the
-    /// message.
+    /// The event that created the message. Together with the instance, the execution and its
+    /// identity it identifies the message.
     pub event: u64,
-    /// The queue.
+    /// The name of the queue.
     pub queue: QueueName,
-    /// The partition.
+    /// The partition; the default partition if there is none.
     pub partition: Option<String>,
-    /// The payload.
+    /// The payload of the message.
     pub payload: Json,
 }
 
-/// A message for the endpoints of an application.
+/// A webhook message for the endpoints of an application.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookEmit {
-    /// The event that made it; with the instance's life and the execution it identifies the
-    /// message.
+    /// The event that created the message. Together with the instance, the execution and its
+    /// identity it identifies the message.
     pub event: u64,
-    /// The application, by its id or by its user's own.
+    /// The id or uid of the application.
     pub application: String,
-    /// What it tells of.
+    /// The type of the message.
     pub event_type: EventTypeName,
-    /// Its channels.
+    /// The channels of the message.
     pub channels: Vec<Channel>,
-    /// The payload.
+    /// The payload of the message.
     pub payload: Json,
 }
 
 /// A change of the key-value state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KvWrite {
-    /// The key has this value now.
+    /// Sets a key to a value.
     Set(KvKey, Json),
-    /// The key has no value now.
+    /// Removes the value of a key.
     Clear(KvKey),
-    /// No key has a value now.
+    /// Removes all values.
     ClearAll,
 }
 
-/// What a turn asks for besides its events. What was begun and given up in the same turn is not
-/// in it.
+/// Everything that a turn writes besides its events. Operations that were begun and cancelled in
+/// the same turn are not included.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub struct TurnEffects {
     /// Activities to run.
     pub activities: Vec<ActivityTask>,
-    /// Events that scheduled activities which are not wanted any more.
+    /// The scheduling events of activities that are no longer needed.
     pub cancelled_activities: Vec<u64>,
     /// Timers to set.
     pub timers: Vec<NewTimer>,
-    /// Events that made timers which are not wanted any more.
+    /// The creating events of timers that are no longer needed.
     pub cancelled_timers: Vec<u64>,
-    /// Instances to start: [`WorkItem::StartOrchestration`], attached ones with their parent.
-    pub starts: Vec<WorkItem>,
-    /// Requests to children that nobody waits for any more: [`WorkItem::CancelInstance`].
-    pub cancels: Vec<WorkItem>,
-    /// Whether children are left that have to be closed, because the instance has ended.
+    /// Instances to start, as [`FlowMessage::StartOrchestration`]; attached children with their
+    /// parent.
+    pub starts: Vec<FlowMessage>,
+    /// Cancellation requests for children whose result is no longer needed, as
+    /// [`FlowMessage::CancelInstance`].
+    pub cancels: Vec<FlowMessage>,
+    /// Whether there are children to close because the instance has ended.
     pub close_children: bool,
-    /// Events for other instances: [`WorkItem::EventRaised`].
-    pub signals: Vec<WorkItem>,
-    /// Messages for queues.
+    /// Events for other instances, as [`FlowMessage::EventRaised`].
+    pub signals: Vec<FlowMessage>,
+    /// Messages to push to queues.
     pub pushes: Vec<QueuePush>,
-    /// Messages for the endpoints of applications.
+    /// Webhook messages for the endpoints of applications.
     pub emits: Vec<HookEmit>,
     /// Changes of the status text, in order.
     pub status: Vec<Option<String>>,
@@ -90,71 +92,76 @@ pub struct Effects {
     pub kv: Vec<KvWrite>,
 }
 
-/// How a turn left the execution.
+/// Whether and how a turn ended the execution.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum End {
-    /// It goes on.
+pub enum TurnEnd {
+    /// The execution continues.
     #[default]
     Open,
-    /// The code returned.
+    /// The code returned a value.
     Completed(Json),
-    /// The code failed.
+    /// The code returned an error.
     Failed(FlowError),
-    /// It was cancelled.
+    /// The execution was cancelled, with this reason.
     Cancelled(String),
-    /// It goes on as a new execution.
+    /// The instance continues as a new execution.
     ContinuedAsNew {
-        /// Its input.
+        /// The input of the new execution.
         input: Json,
         /// The version of its code; the newest if none is named.
         version: Option<String>,
-        /// Events that nobody has taken.
+        /// Events that the code had not taken.
         carried: Vec<Raised>,
-        /// A request to cancel that the code has not seen: to be sent to the new execution.
+        /// The reason of a cancellation request that the code has not seen; it is sent to the new
+        /// execution.
         cancel: Option<String>,
     },
 }
 
-impl End {
+impl TurnEnd {
     /// Whether the instance has ended.
     pub(super) fn is_final(&self) -> bool {
         !matches!(self, Self::Open | Self::ContinuedAsNew { .. })
     }
 }
 
-impl Effects {
-    /// Draws the effects from a turn's events and from what was given up during it.
-    pub(crate) fn of(about: &About, events: &[Event], given_up: Vec<(u64, SlotKind)>) -> Self {
+impl TurnEffects {
+    /// Derives the effects from the events of a turn and the operations cancelled during it.
+    pub(crate) fn of(
+        facts: &ExecutionFacts,
+        events: &[Event],
+        given_up: Vec<(u64, OperationSlotKind)>,
+    ) -> Self {
         let mut effects = Self::default();
         let given_up: Vec<_> =
             given_up.into_iter().filter(|(_, kind)| !kind.is_abandoned()).collect();
         let gone: HashSet<u64> = given_up.iter().map(|(id, _)| *id).collect();
         for event in events.iter().filter(|event| !gone.contains(&event.id)) {
-            effects.add(about, event);
+            effects.add(facts, event);
         }
         let first = events.first().map_or(u64::MAX, |event| event.id);
         for (id, kind) in given_up.into_iter().filter(|(id, _)| *id < first) {
             match kind {
-                SlotKind::Activity => effects.cancelled_activities.push(id),
-                SlotKind::Timer => effects.cancelled_timers.push(id),
-                SlotKind::Child { instance, .. } => {
-                    effects.cancels.push(cancel(about, id, instance))
+                OperationSlotKind::Activity => effects.cancelled_activities.push(id),
+                OperationSlotKind::Timer => effects.cancelled_timers.push(id),
+                OperationSlotKind::Child { instance, .. } => {
+                    effects.cancels.push(cancel(facts, id, instance))
                 }
-                SlotKind::Wait { .. } => {}
+                OperationSlotKind::Wait { .. } => {}
             }
         }
         effects
     }
 
-    fn add(&mut self, about: &About, event: &Event) {
+    fn add(&mut self, facts: &ExecutionFacts, event: &Event) {
         match &event.kind {
-            EventKind::ActivityScheduled { .. } => self.activities.extend(task(about, event)),
+            EventKind::ActivityScheduled { .. } => self.activities.extend(task(facts, event)),
             EventKind::TimerCreated { fire_at } => {
                 self.timers.push(NewTimer { event: event.id, fire_at: *fire_at });
             }
-            EventKind::ChildStarted { .. } => self.starts.extend(start(about, event)),
+            EventKind::ChildStarted { .. } => self.starts.extend(start(facts, event)),
             EventKind::Signalled { instance, name, data } => {
-                self.signals.push(WorkItem::EventRaised {
+                self.signals.push(FlowMessage::EventRaised {
                     instance: instance.clone(),
                     name: name.clone(),
                     data: data.clone(),
@@ -178,16 +185,16 @@ impl Effects {
     }
 }
 
-fn task(about: &About, event: &Event) -> Option<ActivityTask> {
+fn task(facts: &ExecutionFacts, event: &Event) -> Option<ActivityTask> {
     let EventKind::ActivityScheduled { name, input, tag, session, policy } = &event.kind else {
         return None;
     };
     Some(ActivityTask {
-        instance: about.instance.clone(),
-        execution: about.execution,
+        instance: facts.instance.clone(),
+        execution: facts.execution,
         event: event.id,
-        identity: Some(about.identity()),
-        orchestration: about.name.clone(),
+        identity: Some(facts.identity()),
+        orchestration: facts.name.clone(),
         name: name.clone(),
         input: input.clone(),
         tag: tag.clone(),
@@ -209,13 +216,13 @@ fn emit(event: &Event) -> Option<HookEmit> {
     })
 }
 
-fn start(about: &About, event: &Event) -> Option<WorkItem> {
+fn start(facts: &ExecutionFacts, event: &Event) -> Option<FlowMessage> {
     let EventKind::ChildStarted { instance, name, version, input, attached, .. } = &event.kind
     else {
         return None;
     };
-    let parent = attached.then(|| parent_of(about, event.id));
-    Some(WorkItem::StartOrchestration {
+    let parent = attached.then(|| parent_of(facts, event.id));
+    Some(FlowMessage::StartOrchestration {
         instance: instance.clone(),
         name: name.clone(),
         version: version.clone(),
@@ -224,17 +231,17 @@ fn start(about: &About, event: &Event) -> Option<WorkItem> {
     })
 }
 
-fn cancel(about: &About, event: u64, instance: InstanceId) -> WorkItem {
-    let reason = format!("the parent {} no longer waits for this instance", about.instance);
-    WorkItem::CancelInstance { instance, reason, parent: Some(parent_of(about, event)) }
+fn cancel(facts: &ExecutionFacts, event: u64, instance: InstanceId) -> FlowMessage {
+    let reason = format!("the parent {} no longer waits for this instance", facts.instance);
+    FlowMessage::CancelInstance { instance, reason, parent: Some(parent_of(facts, event)) }
 }
 
-/// Whom a child belongs to that was started by an event of this execution.
-fn parent_of(about: &About, event: u64) -> Parent {
+/// Returns the parent of a child that was started by this event.
+fn parent_of(facts: &ExecutionFacts, event: u64) -> Parent {
     Parent {
-        instance: about.instance.clone(),
-        execution: about.execution,
+        instance: facts.instance.clone(),
+        execution: facts.execution,
         event,
-        identity: Some(about.identity()),
+        identity: Some(facts.identity()),
     }
 }

@@ -1,4 +1,4 @@
-//! The difference between a history and what the code decided, for people.
+//! Shows the difference between a history and the decisions of the code.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,45 +7,45 @@ use wakeline_core::{InstanceId, OrchestrationName};
 
 use crate::event::{ClosePolicy, Event, EventKind};
 
-/// So many events are shown before the difference, and so many after it.
+/// The number of events shown before the difference, and after it.
 const AROUND: usize = 5;
-/// Width of a column in characters.
+/// The width of a column in characters.
 const WIDTH: usize = 56;
 
-/// The code decided otherwise than its history says. The instance is to be suspended until code
-/// that fits the history comes.
+/// The decisions of the code differ from those in its history. The instance is suspended until code
+/// that matches the history is deployed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
-    /// Whose.
+    /// The instance that was replayed.
     pub instance: InstanceId,
-    /// Which execution.
+    /// The execution that was replayed.
     pub execution: u64,
-    /// The orchestration.
+    /// The orchestration that the instance runs.
     pub name: OrchestrationName,
-    /// The version of its code.
+    /// The version of the code.
     pub version: String,
-    /// Number of the first event that differs.
+    /// The id of the first event that differs.
     pub event: u64,
-    /// The events around it.
+    /// The events around it, in order.
     pub rows: Vec<MismatchRow>,
 }
 
-/// One event, as the history has it and as the code made it.
+/// One event, as it is in the history and as the code produced it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MismatchRow {
-    /// The event's number.
+    /// The id of the event.
     pub id: u64,
-    /// What the history says, and where the code was then.
+    /// The event in the history, with the location of the code when it was recorded.
     pub history: Option<Event>,
-    /// What the code decided, and where it is now. Nothing for what happened to the code.
+    /// The decision of the code, with its current location. `None` if the event is not a decision.
     pub code: Option<Event>,
 }
 
-/// Remembers the last events, for the case of a difference.
+/// Keeps the last events that matched, to show them before a difference.
 #[derive(Default)]
-pub(crate) struct Recent(VecDeque<MismatchRow>);
+pub(crate) struct RecentRows(VecDeque<MismatchRow>);
 
-impl Recent {
+impl RecentRows {
     pub(crate) fn note(&mut self, history: Event, code: Option<Event>) {
         if self.0.len() == AROUND {
             self.0.pop_front();
@@ -53,7 +53,7 @@ impl Recent {
         self.0.push_back(MismatchRow { id: history.id, history: Some(history), code });
     }
 
-    /// The rows around a difference, given what follows on both sides.
+    /// Returns the rows around a difference, given the events that follow on both sides.
     pub(crate) fn rows(
         self,
         history: impl Iterator<Item = Event>,
@@ -80,8 +80,8 @@ impl fmt::Display for Mismatch {
         let Self { instance, execution, name, version, event, .. } = self;
         writeln!(
             f,
-            "{name}@{version} of instance {instance}, execution {execution}: the code does not \
-             decide what its history says at event {event}\n"
+            "{name}@{version} of instance {instance}, execution {execution}: the decisions of the \
+             code do not match its history at event {event}\n"
         )?;
         writeln!(f, "  {:>7}  {:<WIDTH$} | code", "event", "history")?;
         for row in &self.rows {
@@ -89,11 +89,11 @@ impl fmt::Display for Mismatch {
         }
         write!(
             f,
-            "\nThe code was changed under a running instance, or does not decide the same every \
-             time. Bring the code of {version} back and register the change as a new version \
+            "\nEither the code was changed while the instance was running, or it is not \
+             deterministic. Restore the code of {version} and register the change as a new version \
              (`orchestration_versioned`); instances keep the version that they began with. The \
              clock, random numbers and ids must come from the context, and nothing may depend on \
-             the order of a hash map."
+             the iteration order of a hash map."
         )
     }
 }
@@ -108,17 +108,22 @@ impl MismatchRow {
         let absent = if happened || mark == ' ' { "" } else { "(no decision)" };
         let (left, left_at) = cell(&self.history, if mark == '>' { "(end)" } else { "" });
         let (right, right_at) = cell(&self.code, absent);
-        line(f, format_args!("{mark} {:>7}", self.id), (&left, &right))?;
+        line(f, format_args!("{mark} {:>7}", self.id), &left, &right)?;
         if left_at.is_none() && right_at.is_none() {
             return Ok(());
         }
         let at = |at: Option<String>| at.map_or_else(String::new, |at| format!("  at {at}"));
-        line(f, format_args!("{:>9}", ""), (&cut(&at(left_at)), &cut(&at(right_at))))
+        line(f, format_args!("{:>9}", ""), &cut(&at(left_at)), &cut(&at(right_at)))
     }
 }
 
-fn line(f: &mut fmt::Formatter<'_>, head: fmt::Arguments<'_>, cells: (&str, &str)) -> fmt::Result {
-    let text = format!("{head}  {:<WIDTH$} | {}", cells.0, cells.1);
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    head: fmt::Arguments<'_>,
+    left: &str,
+    right: &str,
+) -> fmt::Result {
+    let text = format!("{head}  {left:<WIDTH$} | {right}");
     writeln!(f, "{}", text.trim_end())
 }
 
@@ -129,7 +134,7 @@ fn cut(text: &str) -> String {
     text.chars().take(WIDTH - 3).chain("...".chars()).collect()
 }
 
-/// What an event says, in one line.
+/// Describes an event in one line.
 fn describe(kind: &EventKind) -> String {
     use EventKind as E;
     match kind {

@@ -1,15 +1,15 @@
-//! Runs the code along its history and compares.
+//! Replays the code from its history and compares the decisions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::mismatch::{Mismatch, Recent};
+use super::mismatch::{Mismatch, RecentRows};
 use super::replay::ReplayError;
 use super::{Event, Execution};
 
 impl Execution {
-    /// Repeats the events that follow the first one.
+    /// Replays the events that follow the first one.
     pub(super) fn repeat(
         &mut self,
         events: &mut dyn Iterator<Item = Event>,
@@ -17,9 +17,9 @@ impl Execution {
         let shared = Arc::clone(&self.shared);
         let _inside = shared.root.enter();
         shared.lock().replaying = true;
-        let mut recent = Recent::default();
+        let mut recent = RecentRows::default();
         let mut begun = false;
-        // Decisions of the code that the history has not confirmed yet.
+        // Decisions of the code that were not yet compared with the history.
         let mut made: VecDeque<Event> = VecDeque::new();
         while let Some(event) = events.next() {
             if event.kind.is_decision() {
@@ -38,7 +38,7 @@ impl Execution {
             }
             let woken = self.repeat_happening(&event)?;
             let first = !std::mem::replace(&mut begun, true);
-            self.rest(woken || first)?;
+            self.run_until_waiting(woken || first)?;
             made.extend(shared.lock().decisions.drain(..));
             recent.note(event, None);
         }
@@ -55,7 +55,7 @@ impl Execution {
     fn repeat_happening(&self, event: &Event) -> Result<bool, ReplayError> {
         let mut state = self.shared.lock();
         state.check(event)?;
-        let wakers = state.happen(&event.kind);
+        let wakers = state.apply(&event.kind);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Ok(self.shared.root.take_woken())
@@ -63,18 +63,18 @@ impl Execution {
 
     fn differ(
         &self,
-        recent: Recent,
+        recent: RecentRows,
         history: impl Iterator<Item = Event>,
         made: VecDeque<Event>,
     ) -> ReplayError {
         let mut history = history.peekable();
-        let about = &self.shared.about;
+        let facts = &self.shared.facts;
         let event = history.peek().or(made.front()).map_or(0, |event| event.id);
         ReplayError::Mismatch(Box::new(Mismatch {
-            instance: about.instance.clone(),
-            execution: about.execution,
-            name: about.name.clone(),
-            version: about.version.clone(),
+            instance: facts.instance.clone(),
+            execution: facts.execution,
+            name: facts.name.clone(),
+            version: facts.version.clone(),
             event,
             rows: recent.rows(history, made.into()),
         }))

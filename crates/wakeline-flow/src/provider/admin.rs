@@ -1,4 +1,4 @@
-//! Reads and interventions, for clients and operators.
+//! The management functions of a provider, for clients and operators.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::error::FlowError;
 use crate::event::{Event, Parent};
 use crate::json::Json;
 
-/// What a waiter has seen already. Without any, it waits for the end of the instance.
+/// The versions that a waiter has already seen. Without any, it waits for the end of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Seen {
-    /// Wakes it when the status has a greater version.
+pub struct SeenVersions {
+    /// The wait ends when the status text has a greater version.
     pub status_version: Option<u64>,
-    /// Wakes it when the key-value state has a greater version.
+    /// The wait ends when the key-value state has a greater version.
     pub kv_version: Option<u64>,
 }
 
-/// A piece of a history.
+/// A page of a history.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventPage {
-    /// The execution; 0 if there is none.
+    /// The number of the execution; 0 if there is none.
     pub execution: u64,
-    /// Its events, in order.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// Where to read on; `None` if this was the last piece.
+    /// The first event of the next page; `None` if this is the last page.
     pub next: Option<u64>,
 }
 
@@ -42,55 +42,55 @@ pub struct PendingActivity {
     pub execution: u64,
     /// The event that scheduled it.
     pub event: u64,
-    /// Its name.
+    /// The name of the activity.
     pub name: String,
-    /// How often it was tried, a running try included.
+    /// The number of attempts, including a running one.
     pub attempts: u32,
-    /// Whether a worker runs it now.
+    /// Whether a worker is running it.
     pub running: bool,
-    /// Why its last try failed; it is tried again.
+    /// The error of the last attempt, if it failed; the activity is retried.
     pub last_error: Option<String>,
-    /// When it is tried again, if it waits for that.
+    /// The time of the next attempt, if the activity waits for one.
     pub next_try_at: Option<Timestamp>,
 }
 
-/// A message that waits for an instance, also for one that was never started.
+/// A message that waits for an instance, or for an id that was never started.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MailboxItem {
-    /// What it is: `start`, `event`, `cancel`, `activity_done`, `child_done`, `timer`,
+    /// The kind of the message: `start`, `event`, `cancel`, `activity_done`, `child_done`, `timer`,
     /// `continue_as_new` or `close_children`; `unknown` if this release cannot read it.
     pub kind: &'static str,
-    /// Of a start the orchestration, of an event its name.
+    /// The name of the orchestration for a start, or of the event.
     pub name: Option<String>,
-    /// Of a start its input, of an event what it carries, of a cancellation the reason.
+    /// The input of a start, the data of an event, or the reason of a cancellation.
     pub data: Option<Json>,
-    /// When it can be delivered: most often when it arrived.
+    /// When the message can be delivered: usually when it arrived.
     pub visible_at: Timestamp,
 }
 
-/// Reads and interventions.
+/// Management functions: reading, suspending, terminating and deleting instances.
 #[async_trait]
 pub trait ProviderAdmin: Send + Sync {
-    /// An instance as it stands.
+    /// Returns the current state of an instance.
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, ProviderError>;
 
-    /// Waits until the instance has ended, is missing, or has something newer than what was seen;
-    /// `None` if that did not happen in time.
+    /// Waits until the instance has ended, is missing, or has newer versions than those seen.
+    /// Returns `None` if the timeout expires first.
     async fn wait(
         &self,
         instance: &InstanceId,
-        seen: Seen,
+        seen: SeenVersions,
         timeout: Duration,
     ) -> Result<Option<Watched>, ProviderError>;
 
-    /// The executions of an instance, oldest first.
+    /// Returns the executions of an instance, oldest first.
     async fn executions(
         &self,
         instance: &InstanceId,
     ) -> Result<Vec<ExecutionDetail>, ProviderError>;
 
-    /// A piece of the history of an execution (the current one if `None`) from an event on, about
-    /// so many bytes long; and where the next piece begins.
+    /// Returns a page of the history of an execution (of the current one if `None`) that begins at
+    /// an event and has about `bytes_max` bytes.
     async fn history_page(
         &self,
         instance: &InstanceId,
@@ -99,15 +99,15 @@ pub trait ProviderAdmin: Send + Sync {
         bytes_max: usize,
     ) -> Result<EventPage, ProviderError>;
 
-    /// Activities of an instance that have not ended, oldest first; at most so many.
+    /// Returns at most `limit` activities of an instance that have not ended, oldest first.
     async fn pending_activities(
         &self,
         instance: &InstanceId,
         limit: u32,
     ) -> Result<Vec<PendingActivity>, ProviderError>;
 
-    /// Ids under which messages wait and that were never started, in their order. A provider that
-    /// does not know finds none.
+    /// Lists ids that were never started but have messages waiting, in the order of the ids. A
+    /// provider that does not support this returns none.
     async fn early_mailboxes(
         &self,
         list: ListMailboxes,
@@ -116,8 +116,8 @@ pub trait ProviderAdmin: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Messages that wait for an instance, or under an id that was never started, in order; at
-    /// most so many. A provider that does not know finds none.
+    /// Returns at most `limit` messages, in order, that wait for an instance or for an id that was
+    /// never started. A provider that does not support this returns none.
     async fn mailbox(
         &self,
         instance: &InstanceId,
@@ -127,55 +127,58 @@ pub trait ProviderAdmin: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The key-value state, ordered by key; of one key if it is named.
+    /// Returns the key-value state ordered by key, or the value of one key.
     async fn kv(
         &self,
         instance: &InstanceId,
         key: Option<&KvKey>,
     ) -> Result<Vec<KvEntry>, ProviderError>;
 
-    /// A page of instances, newest first.
+    /// Returns a page of instances, newest first.
     async fn list(&self, filter: ListInstances) -> Result<ListedInstances, ProviderError>;
 
-    /// An instance and all below it, parents before children.
+    /// Returns an instance and all its descendants, parents before children.
     async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, ProviderError>;
 
-    /// How much an instance holds.
+    /// Returns how many events, messages, activities and values an instance has.
     async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, ProviderError>;
 
-    /// How much waits in all.
+    /// Returns how many messages and activities wait in the whole store.
     async fn depths(&self) -> Result<FlowDepths, ProviderError>;
 
-    /// Holds an instance back. False if it does not exist, has ended, or is held back already.
+    /// Suspends an instance. Returns false if it does not exist, has ended, or is already
+    /// suspended.
     async fn suspend(
         &self,
         instance: &InstanceId,
         suspension: Suspension,
     ) -> Result<bool, ProviderError>;
 
-    /// The same by the holder of its turn.
+    /// Suspends the instance whose turn the caller holds.
     async fn suspend_item(
         &self,
         lock_token: &str,
         suspension: Suspension,
     ) -> Result<(), ProviderError>;
 
-    /// Lets it go on. False if it was not held back.
+    /// Resumes a suspended instance. Returns false if it was not suspended.
     async fn resume(&self, instance: &InstanceId) -> Result<bool, ProviderError>;
 
-    /// Lets those go on that were held back because other code did not fit. Returns how many.
+    /// Resumes the instances that need one of these capabilities and were suspended because other
+    /// code did not match their history. Returns the number of instances.
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError>;
 
-    /// Turns and activities that could be claimed for a while, and that no worker claimed. A
-    /// provider that does not know finds none.
+    /// Returns turns and activities that have been claimable for a while and that no worker has
+    /// claimed. A provider that does not support this returns none.
     async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, ProviderError> {
         let _ = find;
         Ok(Vec::new())
     }
 
-    /// Ends an instance without its code, and tells its parent: as terminated, or as failed if the
-    /// error is of another kind. Its children are closed by the next turn, by their policies. With
-    /// `child_of` only if that event started it. False if it does not run.
+    /// Ends an instance without running its code, and reports the end to its parent. The state is
+    /// terminated, or failed if the error is of another kind. The next turn closes the children
+    /// according to their policies. With `child_of`, nothing happens unless that event started the
+    /// instance. Returns false if the instance is not running.
     async fn terminate(
         &self,
         instance: &InstanceId,
@@ -183,26 +186,26 @@ pub trait ProviderAdmin: Send + Sync {
         child_of: Option<&Parent>,
     ) -> Result<bool, ProviderError>;
 
-    /// Whether that event started it. False if it does not exist.
+    /// Whether this event started the instance. Returns false if the instance does not exist.
     async fn is_child_of(
         &self,
         instance: &InstanceId,
         parent: &Parent,
     ) -> Result<bool, ProviderError>;
 
-    /// Deletes instances with all below them.
+    /// Deletes instances with all their descendants.
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError>;
 
-    /// Deletes ended instances that have no parent, with all below them.
+    /// Deletes ended instances that have no parent, with all their descendants.
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError>;
 
-    /// Goes on with deletions that their callers did not finish, by a piece. Returns when to call
-    /// again; `None` if nothing is left. A provider that finishes them itself has nothing left.
+    /// Continues deletions that their callers did not finish, by one batch. Returns when to call
+    /// again; `None` if nothing is left. A provider that finishes deletions itself returns `None`.
     async fn clear_deleted(&self) -> Result<Option<Duration>, ProviderError> {
         Ok(None)
     }
 
-    /// Removes old executions.
+    /// Deletes old executions of the instances that match.
     async fn prune(
         &self,
         filter: InstanceFilter,

@@ -1,41 +1,40 @@
-//! Messages and events as a store keeps them: routing fields it decides by, and JSON it does not
-//! look into.
+//! Converts messages and events into the form in which a store keeps them: fields that the store
+//! uses for routing, and JSON that it does not read.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use wakeline_core::{ActivityName, Capability, NameError, Timestamp};
 use wakeline_store::flow::{
-    Envelope, HistoryBatch, InlineHistory, NewWork, TurnItem, Visible, WorkItem as StoredWork,
-    WorkKey,
+    Envelope, HistoryBatch, InlineHistory, NewWork, TurnItem, Visible, WorkItem, WorkKey,
 };
 
 use super::item::{FetchedWork, ItemHistory, OrchestrationItem, ProviderError};
 use crate::capability::capability;
 use crate::event::Event;
-use crate::message::{ActivityTask, WorkItem};
+use crate::message::{ActivityTask, FlowMessage};
 
-/// When a message is visible.
+/// The visibility of a message that is visible from a time on; `None` is now.
 pub(super) fn visible(at: Option<Timestamp>) -> Visible {
     at.map_or(Visible::Now, |at| Visible::At(at.storable()))
 }
 
-/// When a message is visible, by a delay from now.
+/// The visibility of a message that is visible after a delay; `None` is no delay.
 pub(super) fn delayed(delay: Option<Duration>) -> Visible {
     let delay = delay.filter(|delay| !delay.is_zero()).map(storable);
     delay.map_or(Visible::Now, Visible::After)
 }
 
-/// A span that every store can add to its clock: 1,000 years at most.
+/// Limits a span to 1,000 years, so that every store can add it to its clock.
 pub(super) fn storable(span: Duration) -> Duration {
     span.min(Duration::from_secs(1_000 * 365 * 24 * 3600))
 }
 
-/// The envelope of a message to an instance.
+/// Creates the envelope of a message to an instance.
 ///
-/// A start that nobody waits for is refused if the instance exists. One that a parent waits for is
-/// delivered all the same: the instance's next turn tells the parent that it exists.
-pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, ProviderError> {
+/// A start without a parent is refused if the instance exists. A start with a parent is delivered
+/// even then: the next turn of the instance reports to the parent that the id is in use.
+pub(crate) fn envelope(item: &FlowMessage, visible: Visible) -> Result<Envelope, ProviderError> {
     let payload = encode("send the message", item)?;
     let plain = Envelope {
         instance: item.instance().clone(),
@@ -48,20 +47,20 @@ pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, Pr
         key: None,
     };
     Ok(match item {
-        WorkItem::StartOrchestration { name, version, parent, .. } => Envelope {
+        FlowMessage::StartOrchestration { name, version, parent, .. } => Envelope {
             starts: Some(needs(capability(name, version.as_deref()))?),
             parent: parent.as_ref().map(|parent| parent.instance.clone()),
             unique: parent.is_none(),
             even_if_ended: parent.is_some(),
             ..plain
         },
-        WorkItem::ContinueAsNew { name, version, .. } => {
+        FlowMessage::ContinueAsNew { name, version, .. } => {
             Envelope { starts: Some(needs(capability(name, version.as_deref()))?), ..plain }
         }
-        WorkItem::TimerFired { execution, event, .. } => {
+        FlowMessage::TimerFired { execution, event, .. } => {
             Envelope { key: Some((*execution, *event)), ..plain }
         }
-        WorkItem::CloseChildren { .. } => Envelope { even_if_ended: true, ..plain },
+        FlowMessage::CloseChildren { .. } => Envelope { even_if_ended: true, ..plain },
         _ => plain,
     })
 }
@@ -73,7 +72,7 @@ fn needs(capability: Result<Capability, NameError>) -> Result<Capability, Provid
     })
 }
 
-/// The envelope of an activity.
+/// Creates the form in which a store keeps an activity.
 pub(super) fn work(task: &ActivityTask) -> Result<NewWork, ProviderError> {
     Ok(NewWork {
         instance: task.instance.clone(),
@@ -82,11 +81,11 @@ pub(super) fn work(task: &ActivityTask) -> Result<NewWork, ProviderError> {
         tag: task.tag.clone(),
         session: task.session.clone(),
         visible: Visible::Now,
-        payload: encode("schedule", &WorkItem::ActivityExecute(task.clone()))?,
+        payload: encode("schedule", &FlowMessage::ActivityExecute(task.clone()))?,
     })
 }
 
-/// The events of a turn as one batch; `None` if there are none.
+/// Encodes the events of a turn as one batch; `None` if there are none.
 pub(super) fn batch(events: &[Event]) -> Result<Option<HistoryBatch>, ProviderError> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
     Ok(Some(HistoryBatch { first: first.id, last: last.id, events: encode("ack", events)? }))
@@ -101,7 +100,7 @@ fn encode<T: serde::Serialize + ?Sized>(
         .map_err(|error| ProviderError::Permanent { operation, source: Box::new(error) })
 }
 
-/// The events of some batches.
+/// Decodes the events of batches.
 pub(super) fn events(batches: &[HistoryBatch]) -> Result<Vec<Event>, serde_json::Error> {
     let mut all = Vec::new();
     for batch in batches {
@@ -110,13 +109,13 @@ pub(super) fn events(batches: &[HistoryBatch]) -> Result<Vec<Event>, serde_json:
     Ok(all)
 }
 
-/// A leased turn as a runtime sees it. What cannot be decoded is told in it: an error would leave
-/// the lease behind.
+/// Converts a leased turn for the runtime. If something cannot be decoded, the item says so; an
+/// error would leave the lease behind.
 pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
     let mut corrupt = None;
     let history = match &turn.history {
         InlineHistory::TooLong => ItemHistory::Long,
-        InlineHistory::Whole(batches) => {
+        InlineHistory::Complete(batches) => {
             ItemHistory::Whole(events(batches).unwrap_or_else(|error| {
                 corrupt = Some(format!(
                     "the history cannot be decoded: {error}; a newer release may have written it"
@@ -130,12 +129,12 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
         match serde_json::from_slice(&message.payload) {
             Ok(item) => messages.push(item),
             Err(error) => {
-                let words = format!(
+                let text = format!(
                     "message {} to the instance cannot be decoded: {error}; a newer release may \
                      have written it",
                     message.seq
                 );
-                corrupt.get_or_insert(words);
+                corrupt.get_or_insert(text);
             }
         }
     }
@@ -157,8 +156,8 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
     }
 }
 
-/// A leased activity as a runtime sees it.
-pub(super) fn fetched(work: StoredWork) -> Result<FetchedWork, ProviderError> {
+/// Converts a leased activity for the runtime.
+pub(super) fn fetched(work: WorkItem) -> Result<FetchedWork, ProviderError> {
     let item = serde_json::from_slice(&work.payload).map_err(|error| ProviderError::Permanent {
         operation: "fetch work",
         source: format!(

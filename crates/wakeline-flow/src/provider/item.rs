@@ -1,4 +1,4 @@
-//! What goes in and out of a provider.
+//! The types that are passed to and returned by a provider.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use wakeline_store::hook::NewMessage;
 use wakeline_store::{BoxError, PushItem, TimeLimit};
 
 use crate::event::{Event, Parent};
-use crate::message::{ActivityTask, WorkItem};
+use crate::message::{ActivityTask, FlowMessage};
 
-/// Why a provider failed, by what the caller does next.
+/// The reason why a provider failed, by what the caller can do next.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// Try again later; the outcome may be unknown.
+    /// The caller may try again later; the outcome of the call may be unknown.
     #[error("cannot {operation} at the moment: try again")]
     Retryable {
         /// The operation that failed, as a verb: "read the instance".
         operation: &'static str,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: BoxError,
     },
@@ -30,11 +30,11 @@ pub enum ProviderError {
     Permanent {
         /// The operation that failed, as a verb: "read the instance".
         operation: &'static str,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: BoxError,
     },
-    /// The lock is not held any more: somebody else may work on it, or it was taken back.
+    /// The lock is no longer held: another worker may have the item, or the lease was revoked.
     #[error("the lease is no longer held: another worker may have the item by now")]
     LockLost,
     /// The provider is shutting down.
@@ -60,115 +60,116 @@ impl ProviderError {
 /// A leased turn.
 #[derive(Debug, Clone)]
 pub struct OrchestrationItem {
-    /// Whose turn.
+    /// The instance that the turn belongs to.
     pub instance: InstanceId,
-    /// The orchestration; `None` before its first turn.
+    /// The name of the orchestration; `None` before the first turn.
     pub name: Option<OrchestrationName>,
-    /// Who waits for it, and for which event.
+    /// The parent instance that waits for this one, and the event that it waits for.
     pub parent: Option<(InstanceId, u64)>,
-    /// Proves the lease.
+    /// The token that proves the lease.
     pub lock_token: String,
-    /// How often its messages were taken at most, this time included.
+    /// The highest number of deliveries among its messages, this time included.
     pub attempt: u32,
     /// The current execution; 0 before the first turn.
     pub execution: u64,
-    /// How it stands; `None` before the first turn.
+    /// The state of the current execution; `None` before the first turn.
     pub state: Option<InstanceState>,
     /// The last event of the execution; 0 if it has none.
     pub last_event: u64,
-    /// Its history.
+    /// The history of the execution.
     pub history: ItemHistory,
-    /// Why its history or a message could not be decoded.
+    /// The reason why the history or a message could not be decoded, if that happened.
     pub corrupt: Option<String>,
     /// Visible messages, in order of arrival.
-    pub messages: Vec<WorkItem>,
-    /// The key-value state as of the start of the execution.
+    pub messages: Vec<FlowMessage>,
+    /// The key-value state at the start of the execution.
     pub kv: Vec<KvEntry>,
     /// The provider's clock at the fetch.
     pub now: Timestamp,
-    /// Identifies this life of the instance: one that is deleted and made anew under the same id
-    /// has another. What a runtime remembers is valid only for the same one.
+    /// Distinguishes this instance from others that had or will have the same id: an instance that
+    /// is deleted and started again gets another value. What a runtime keeps in memory is valid
+    /// only for the same value.
     pub life: i64,
 }
 
-/// The history of an item.
+/// The history of a turn's execution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemHistory {
-    /// All of it.
+    /// The complete history.
     Whole(Vec<Event>),
-    /// It is long: to be read if it is not remembered.
+    /// The history is long: read it unless the execution is in memory.
     Long,
 }
 
 /// Everything that a turn did.
 #[derive(Debug, Clone)]
 pub struct OrchestrationAck {
-    /// Whose turn.
+    /// The instance that the turn belongs to.
     pub instance: InstanceId,
-    /// Proves the lease.
+    /// The token that proves the lease.
     pub lock_token: String,
-    /// The execution that the rest is about.
+    /// The execution that the other fields refer to.
     pub execution: u64,
-    /// Name and parent, if this was the first turn of the instance.
-    pub birth: Option<(OrchestrationName, Option<Parent>)>,
-    /// What the execution needs from now on, with the version for readers.
+    /// The orchestration's name and the parent, if this was the first turn of the instance.
+    pub new_instance: Option<(OrchestrationName, Option<Parent>)>,
+    /// The capability that the execution requires from now on, and the version to show to readers.
     pub pinned: Option<(Capability, String)>,
     /// New events.
     pub history_delta: Vec<Event>,
     /// Activities to run.
     pub worker_items: Vec<ActivityTask>,
-    /// Messages to send, with the time from which they are visible, if that is later than now.
-    pub orchestrator_items: Vec<(WorkItem, Option<Timestamp>)>,
-    /// Activities to take back, by the event that scheduled them.
+    /// Messages to send, each with the time at which it becomes visible; `None` is now.
+    pub orchestrator_items: Vec<(FlowMessage, Option<Timestamp>)>,
+    /// Activities to cancel, by the event that scheduled them.
     pub cancelled_activities: Vec<u64>,
-    /// Timers to take back, by the event that made them.
+    /// Timers to cancel, by the event that created them.
     pub cancelled_timers: Vec<u64>,
     /// Changes of the status text, in order.
     pub status: Vec<StatusChange>,
     /// Changes of the key-value state, in order.
     pub kv: Vec<KvChange>,
-    /// How the execution stands afterwards.
+    /// The state of the execution after the turn.
     pub end: ExecutionEnd,
-    /// Messages to queues.
+    /// Messages to push to queues.
     pub pushes: Vec<PushItem>,
-    /// Messages to endpoints of applications.
+    /// Webhook messages for the endpoints of applications.
     pub emits: Vec<NewMessage>,
-    /// Removes everything that waits for the instance, activities included.
+    /// Whether to remove everything that waits for the instance, including activities.
     pub clear: bool,
 }
 
 /// A leased activity.
 #[derive(Debug, Clone)]
 pub struct FetchedWork {
-    /// What to do; normally [`WorkItem::ActivityExecute`].
-    pub item: WorkItem,
-    /// Proves the lease.
+    /// The work to do; normally [`FlowMessage::ActivityExecute`].
+    pub item: FlowMessage,
+    /// The token that proves the lease.
     pub lock_token: String,
-    /// How often it was taken, this time included.
+    /// The number of times that it was fetched, this time included.
     pub attempt: u32,
-    /// How the execution that scheduled it stands; `None` if it is gone.
+    /// The state of the execution that scheduled it; `None` if the execution no longer exists.
     pub state: Option<InstanceState>,
-    /// Its tag.
+    /// The tag of the activity.
     pub tag: Option<Tag>,
-    /// Its session.
+    /// The session that the activity belongs to.
     pub session: Option<SessionId>,
 }
 
-/// Which activities a worker takes.
+/// The activities that a worker accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkFilter {
-    /// By tag and by name.
+    /// The accepted tags and names.
     pub activities: ActivityFilter,
-    /// By session; without, only activities without one.
-    pub session: Option<Session>,
+    /// The owner for which sessions are claimed; `None` accepts only activities without a session.
+    pub session: Option<SessionLock>,
 }
 
-/// On whose behalf sessions are claimed, and for how long.
+/// The owner for which sessions are claimed, and the length of the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
-    /// The owner.
+pub struct SessionLock {
+    /// The owner of the sessions.
     pub owner: OwnerId,
-    /// How long a claimed session is the owner's.
+    /// How long a claimed session belongs to the owner without renewal.
     pub lock_timeout: Duration,
 }
 
@@ -178,12 +179,12 @@ impl Default for WorkFilter {
     }
 }
 
-/// What became of a message.
+/// The outcome of enqueueing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enqueued {
-    /// It will be delivered.
+    /// The message was stored and will be delivered.
     Queued,
-    /// A start only: the instance exists, or waits to be started.
+    /// Only for a start: the instance exists or is waiting to be started.
     Exists,
     /// The instance has ended.
     Ended,

@@ -1,13 +1,13 @@
-//! The provider over our own stores: waits in a hub, and serves waiters of its own in the commit
-//! that makes work for them.
+//! The provider over our own stores. It waits in a hub, and serves waiters of this process in the
+//! same commit that creates work for them.
 //!
 //! # Invariants
-//! * A write runs to its end even if its caller goes away: what it leased to waiting dispatchers
-//!   reaches them.
-//! * Waiters of this process are told after the commit, from what the store says has changed.
+//! * A write runs to completion even if its caller goes away, so that what it leased to waiting
+//!   dispatchers reaches them.
+//! * Waiters of this process are notified after the commit, of the changes that the store reports.
 
 mod admin;
-mod family;
+mod group;
 mod lease_ends;
 mod reserved;
 mod sink;
@@ -25,130 +25,130 @@ use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
     WorkOutcome, WorkRequest,
 };
-use wakeline_store::{Deed, StoreError};
+use wakeline_store::{AuditAction, StoreError};
 use wakeline_wake::{HintSource, Hub, HubOptions, LongPollConfig, Snapshot, WakeMode};
 
-use self::family::Family;
+use self::group::ProviderGroup;
 use self::lease_ends::LeaseEnds;
 use super::Provider;
 use super::admin::ProviderAdmin;
+use super::api::{FlowApi, FlowHint};
 use super::envelope;
-use super::face::{FlowFace, Hint};
 use super::item::{
     Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, ProviderError, WorkFilter,
 };
-use super::trace::Traces;
+use super::trace::FetchTraces;
 use crate::error::FlowError;
 use crate::event::Event;
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 
-/// How much history is read at a time.
+/// The number of bytes of history that are read at a time.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Most characters of an error that are kept with an activity that is tried again.
+/// The number of characters of an error that are kept with an activity that is retried.
 const ERROR_CHARS_MAX: usize = 4_000;
 
-/// Told of messages that a turn pushed to queues.
+/// Called with the changes of queues to which a turn pushed messages.
 pub type QueueHints = Arc<dyn Fn(&[Change]) + Send + Sync>;
 
-/// Told of messages that a turn emitted to endpoints.
+/// Called with the changes of webhook endpoints to which a turn emitted messages.
 pub type HookHints = Arc<dyn Fn(&[HookChange]) + Send + Sync>;
 
-/// How a provider waits.
+/// How a provider waits, and which other APIs it notifies.
 #[derive(Clone, Default)]
 pub struct StoreProviderOptions {
     /// How waiters are woken.
     pub mode: WakeMode,
-    /// How they wait.
+    /// How the waiters poll.
     pub long_poll: LongPollConfig,
-    /// Who is told of messages that turns push to queues.
+    /// Notified of messages that turns push to queues.
     pub queue_hints: Option<QueueHints>,
-    /// Who is told of messages that turns emit to endpoints.
+    /// Notified of messages that turns emit to webhook endpoints.
     pub hook_hints: Option<HookHints>,
 }
 
-/// A provider over a store. A handle: clones share one hub.
+/// A provider over a store. It is a handle: clones share one hub.
 #[derive(Clone)]
 pub struct StoreProvider {
-    inner: Arc<Inner>,
+    inner: Arc<StoreProviderInner>,
 }
 
-struct Inner {
-    family: Arc<Family>,
+struct StoreProviderInner {
+    group: Arc<ProviderGroup>,
     store: Arc<dyn FlowBackend>,
-    hub: Hub<FlowFace>,
+    hub: Hub<FlowApi>,
     long_polling: bool,
     queue_hints: Option<QueueHints>,
     hook_hints: Option<HookHints>,
     writes: TaskTracker,
-    traces: Traces,
+    traces: FetchTraces,
     lease_ends: LeaseEnds,
 }
 
 impl StoreProvider {
-    /// A provider on the current tokio runtime. The settings are taken as validated. Feed it with
-    /// the hints of other processes: it is a [`HintSink`].
+    /// Creates a provider on the current tokio runtime. The options must have been validated. It is
+    /// a [`HintSink`](wakeline_store::HintSink): pass it the hints of other processes.
     pub fn new(store: Arc<dyn FlowBackend>, options: StoreProviderOptions) -> Self {
         Self::join(Arc::default(), store, options)
     }
 
     fn join(
-        family: Arc<Family>,
+        group: Arc<ProviderGroup>,
         store: Arc<dyn FlowBackend>,
         options: StoreProviderOptions,
     ) -> Self {
         let StoreProviderOptions { mode, long_poll, queue_hints, hook_hints } = options;
         let long_polling = long_poll.enabled;
-        let face = Arc::new(FlowFace::new(Arc::clone(&store)));
-        let hub = Hub::start(face, HubOptions { label: "flow", mode, long_poll });
-        let inner = Arc::new(Inner {
-            family,
+        let api = Arc::new(FlowApi::new(Arc::clone(&store)));
+        let hub = Hub::start(api, HubOptions { label: "flow", mode, long_poll });
+        let inner = Arc::new(StoreProviderInner {
+            group,
             store,
             hub,
             long_polling,
             queue_hints,
             hook_hints,
             writes: TaskTracker::new(),
-            traces: Traces::default(),
+            traces: FetchTraces::default(),
             lease_ends: LeaseEnds::default(),
         });
-        inner.family.welcome(&inner);
+        inner.group.add(&inner);
         Self { inner }
     }
 
-    /// A provider over the same store whose waiters are woken in another way. It hears the same
-    /// hints.
+    /// Creates a provider over the same store whose waiters are woken in another way. It receives
+    /// the same hints.
     pub fn sibling(&self, mode: WakeMode, long_poll: LongPollConfig) -> Self {
         let queue_hints = self.inner.queue_hints.clone();
         let hook_hints = self.inner.hook_hints.clone();
         let options = StoreProviderOptions { mode, long_poll, queue_hints, hook_hints };
-        let (family, store) = (Arc::clone(&self.inner.family), Arc::clone(&self.inner.store));
-        Self::join(family, store, options)
+        let (group, store) = (Arc::clone(&self.inner.group), Arc::clone(&self.inner.store));
+        Self::join(group, store, options)
     }
 
-    /// Whether hints are of use to it.
+    /// Whether its wake mode uses hints.
     pub fn uses_hints(&self) -> bool {
         self.inner.hub.mode().uses_hints()
     }
 
-    /// Ends all waits, and lets nobody wait any more.
+    /// Ends all waits, and refuses new ones.
     pub fn drain(&self) {
         self.inner.hub.drain();
     }
 
-    /// A look at the hub.
+    /// Returns a snapshot of the hub, for diagnosis.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hub.snapshot()
     }
 
-    /// Runs a write to its end, whatever becomes of the caller.
-    async fn to_the_end<T: Send + 'static>(
+    /// Runs a write to completion, even if the caller goes away.
+    async fn run_to_completion<T: Send + 'static>(
         &self,
         operation: &'static str,
         write: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
     ) -> Result<T, ProviderError> {
-        let writing = match Deed::current() {
-            Some(deed) => self.inner.writes.spawn(deed.during(write)),
+        let writing = match AuditAction::current() {
+            Some(action) => self.inner.writes.spawn(action.during(write)),
             None => self.inner.writes.spawn(write),
         };
         writing.await.unwrap_or_else(|error| {
@@ -157,14 +157,14 @@ impl StoreProvider {
     }
 }
 
-impl Inner {
+impl StoreProviderInner {
     fn hint(&self, changes: Vec<FlowChange>) {
-        let hints: Vec<_> = changes.into_iter().map(Hint::Change).collect();
-        self.family.hint(&hints, HintSource::InProcess);
+        let hints: Vec<_> = changes.into_iter().map(FlowHint::Change).collect();
+        self.group.hint(&hints, HintSource::InProcess);
     }
 }
 
-/// A store's failure by what the runtime does next.
+/// Converts an error of the store into one that says whether the runtime may try again.
 pub(super) fn failed(operation: &'static str, error: impl Into<Arc<StoreError>>) -> ProviderError {
     let error = error.into();
     let later = matches!(*error, StoreError::Full { .. } | StoreError::Maintenance { .. });
@@ -276,9 +276,9 @@ impl Provider for StoreProvider {
     async fn ack_work_item(
         &self,
         lock_token: &str,
-        completion: Option<WorkItem>,
+        completion: Option<FlowMessage>,
     ) -> Result<(), ProviderError> {
-        let envelope = |item: WorkItem| envelope::envelope(&item, envelope::delayed(None));
+        let envelope = |item: FlowMessage| envelope::envelope(&item, envelope::delayed(None));
         let message = completion.map(envelope).transpose()?;
         let completion = Completion { token: token(lock_token)?, message };
         match self.complete(completion).await? {
@@ -311,25 +311,25 @@ impl Provider for StoreProvider {
         error: &FlowError,
     ) -> Result<(), ProviderError> {
         let error: String = error.to_string().chars().take(ERROR_CHARS_MAX).collect();
-        let given =
+        let abandoned =
             self.inner.store.retry_work(token(lock_token)?, envelope::storable(delay), error);
-        self.given_back(given.await)
+        self.given_back(abandoned.await)
     }
 
     async fn enqueue_for_orchestrator(
         &self,
-        item: WorkItem,
+        item: FlowMessage,
         delay: Option<Duration>,
     ) -> Result<Enqueued, ProviderError> {
         let envelope = envelope::envelope(&item, envelope::delayed(delay))?;
         self.send(envelope).await.map(enqueued)
     }
 
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        let WorkItem::ActivityExecute(task) = item else {
+    async fn enqueue_for_worker(&self, item: FlowMessage) -> Result<(), ProviderError> {
+        let FlowMessage::ActivityExecute(task) = item else {
             return Err(ProviderError::Permanent {
                 operation: "enqueue work",
-                source: "only activities can be given to workers".into(),
+                source: "only activities can be enqueued for workers".into(),
             });
         };
         self.schedule(envelope::work(&task)?).await
@@ -363,7 +363,7 @@ impl Provider for StoreProvider {
         let ended = self.inner.store.keep_sessions(owners.to_vec(), Duration::ZERO, Duration::MAX);
         let ended = ended.await.map_err(|error| failed("release sessions", error))?;
         if ended > 0 {
-            // The store tells other processes; workers of this one look for themselves.
+            // The store notifies other processes; the workers of this one are woken here.
             self.inner.hub.everything();
         }
         Ok(ended)

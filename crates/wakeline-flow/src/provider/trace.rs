@@ -1,47 +1,48 @@
-//! What is left of fetches whose callers have gone.
+//! Tracks what fetches leave behind when their callers have gone.
 //!
 //! # Where it sits
-//! A fetch takes a [`Trace`] along: in what it asks the hub for, in the claims and commits that
-//! lease for it, in what they leased. Whoever shuts a runtime down waits in [`Traces::gone`].
+//! Every fetch has a [`FetchTrace`]. Copies of it are in the request to the hub, in the claims and
+//! commits that lease something for the fetch, and in what they leased. A runtime that shuts down
+//! waits in [`FetchTraces::gone`].
 //!
 //! # Invariants
-//! * A trace ends when its fetch can get nothing any more and what it got is handed over or given
-//!   back.
-//! * Waiting for traces waits for fetches that have ended, never for anybody else's work.
+//! * A trace ends when its fetch cannot get anything more, and what it got has been handed over or
+//!   given back.
+//! * Waiting for traces waits only for fetches that have ended, not for those of other callers.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Lives as long as anything of a fetch.
+/// Marks one part of a fetch; the trace ends when the last copy is dropped.
 #[derive(Debug, Clone)]
-pub struct Trace {
+pub struct FetchTrace {
     _last: Arc<DropGuard>,
 }
 
-/// The traces of fetches that have ended.
+/// The traces of fetches that have ended and may still hold a lease.
 #[derive(Default)]
-pub(super) struct Traces {
+pub(super) struct FetchTraces {
     left: Mutex<Vec<CancellationToken>>,
 }
 
-/// A fetch that is being waited for. If it ends or is dropped with nothing to hand over, its trace
-/// is looked after.
+/// A fetch that its caller waits for. If it ends or is dropped without a result, its trace is added
+/// to those that [`FetchTraces::gone`] waits for.
 pub(super) struct Fetch<'a> {
-    traces: &'a Traces,
+    traces: &'a FetchTraces,
     gone: Option<CancellationToken>,
 }
 
-impl Traces {
-    /// A fetch begins.
-    pub(super) fn fetch(&self) -> (Fetch<'_>, Trace) {
+impl FetchTraces {
+    /// Begins a fetch, and returns its trace.
+    pub(super) fn fetch(&self) -> (Fetch<'_>, FetchTrace) {
         let gone = CancellationToken::new();
-        let trace = Trace { _last: Arc::new(gone.clone().drop_guard()) };
+        let trace = FetchTrace { _last: Arc::new(gone.clone().drop_guard()) };
         (Fetch { traces: self, gone: Some(gone) }, trace)
     }
 
-    /// Waits until nothing is left of the fetches that have ended by now.
+    /// Waits until the traces of all fetches that have ended by now have ended too.
     pub(super) async fn gone(&self) {
         let left = self.left.lock().clone();
         for gone in left {
@@ -51,7 +52,7 @@ impl Traces {
 }
 
 impl Fetch<'_> {
-    /// What it got goes to its caller.
+    /// Records that the result was handed to the caller.
     pub(super) fn handed_over(mut self) {
         self.gone = None;
     }
@@ -76,19 +77,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_waited_for_is_what_ended_fetches_left_behind() {
-        let traces = Traces::default();
+    fn only_traces_of_ended_fetches_are_awaited() {
+        let traces = FetchTraces::default();
         let is_gone = || traces.gone().now_or_never().is_some();
         let (waiting, trace) = traces.fetch();
         let claimed = trace.clone();
-        assert!(is_gone(), "it is still waited for by its caller");
+        assert!(is_gone(), "its caller still waits for it");
         drop((waiting, trace));
         assert!(!is_gone(), "something was claimed for it");
         let (handed_over, _at_its_caller) = traces.fetch();
         handed_over.handed_over();
-        let (in_vain, trace) = traces.fetch();
+        let (empty, trace) = traces.fetch();
         drop(trace);
-        drop(in_vain);
+        drop(empty);
         assert_eq!(traces.left.lock().len(), 1);
         drop(claimed);
         assert!(is_gone());

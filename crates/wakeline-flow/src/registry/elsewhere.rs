@@ -1,8 +1,8 @@
-//! What other processes run.
+//! Declares activities and orchestrations that other processes run.
 //!
 //! # Invariants
-//! * A name that is neither registered nor declared here is a mistake: a turn that calls it is not
-//!   committed.
+//! * A name that is neither registered nor declared here is considered a mistake: a turn that calls
+//!   it is not committed.
 
 use std::collections::HashSet;
 
@@ -11,17 +11,17 @@ use wakeline_core::{ActivityName, OrchestrationName, nearest};
 use super::{Registry, RegistryBuilder, RegistryError};
 use crate::activity::ActivityContext;
 
-/// Names that other processes run.
+/// The names that other processes run.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     activities: HashSet<String>,
     orchestrations: HashSet<String>,
-    /// Whatever is not registered.
+    /// Whether other processes run every name that is not registered here.
     anything: bool,
 }
 
 impl Registry {
-    /// Whether this process runs an activity, or was told that another one does.
+    /// Whether this process runs an activity, or it was declared that another process does.
     pub(crate) fn expects_activity(&self, name: &str) -> bool {
         let elsewhere = &self.elsewhere;
         elsewhere.anything
@@ -29,7 +29,8 @@ impl Registry {
             || elsewhere.activities.contains(name)
     }
 
-    /// The same of an orchestration, whatever its version.
+    /// Whether this process runs an orchestration in any version, or it was declared that another
+    /// process does.
     pub(crate) fn expects_orchestration(&self, name: &str) -> bool {
         let elsewhere = &self.elsewhere;
         elsewhere.anything
@@ -37,13 +38,13 @@ impl Registry {
             || elsewhere.orchestrations.contains(name)
     }
 
-    /// The known activity whose name is nearest to one that is not known.
+    /// Returns the known activity whose name is most similar to an unknown one.
     pub(crate) fn nearest_activity(&self, name: &str) -> Option<&str> {
         let known = self.activities.keys().chain(&self.elsewhere.activities);
         nearest(name, known.map(String::as_str))
     }
 
-    /// The same of an orchestration.
+    /// Returns the known orchestration whose name is most similar to an unknown one.
     pub(crate) fn nearest_orchestration(&self, name: &str) -> Option<&str> {
         let known = self.orchestrations.keys().chain(&self.elsewhere.orchestrations);
         nearest(name, known.map(String::as_str))
@@ -51,8 +52,8 @@ impl Registry {
 }
 
 impl RegistryBuilder {
-    /// Says that other processes run an activity. An orchestration of this registry that calls an
-    /// activity which is neither registered nor declared in this way is suspended.
+    /// Declares that other processes run an activity. An orchestration of this registry that calls
+    /// an activity which is neither registered nor declared in this way is suspended.
     pub fn activity_elsewhere(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
         match ActivityName::new(&name) {
@@ -62,8 +63,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// The same, with the function that is registered there under this name, so that orchestrations
-    /// can [call](crate::OrchestrationContext::call) it.
+    /// Declares that other processes run an activity, and that this function is registered there
+    /// under the name, so that orchestrations can [call](crate::OrchestrationContext::call) it.
     pub fn activity_elsewhere_fn<I, F, R>(mut self, name: impl Into<String>, _code: F) -> Self
     where
         F: Fn(ActivityContext, I) -> R + 'static,
@@ -73,7 +74,7 @@ impl RegistryBuilder {
         self.activity_elsewhere(name)
     }
 
-    /// Says that other processes run an orchestration. An orchestration of this registry that
+    /// Declares that other processes run an orchestration. An orchestration of this registry that
     /// starts a child which is neither registered nor declared in this way is suspended.
     pub fn orchestration_elsewhere(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -84,9 +85,9 @@ impl RegistryBuilder {
         self
     }
 
-    /// Says that other processes run whatever activity or orchestration is not registered here: for
-    /// names that come from data. One that nobody has is then shown only after a while, as
-    /// [unclaimed](crate::Instance::unclaimed).
+    /// Declares that other processes run every activity and orchestration that is not registered
+    /// here, for names that come from data. A name that no process has registered is then reported
+    /// only after a while, as [unclaimed](crate::Instance::unclaimed).
     pub fn anything_elsewhere(mut self) -> Self {
         self.registry.elsewhere.anything = true;
         self

@@ -1,4 +1,4 @@
-//! From what a turn did to what the provider commits.
+//! Converts the result of a turn into the ack that the provider commits.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -12,13 +12,13 @@ use wakeline_store::hook::NewMessage;
 
 use super::incoming::{Beginning, Incoming};
 use crate::capability::capability;
-use crate::engine::{Effects, End, Execution, HookEmit, KvWrite, QueuePush, TurnResult};
+use crate::engine::{Execution, HookEmit, KvWrite, QueuePush, TurnEffects, TurnEnd, TurnResult};
 use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 use crate::provider::OrchestrationAck;
 
-/// The commit of a turn.
+/// Creates the ack of a turn.
 pub(super) fn of(
     incoming: Incoming,
     execution: &Execution,
@@ -28,31 +28,31 @@ pub(super) fn of(
     let mut ack = empty(&incoming, execution.execution());
     if let Some(beginning) = &incoming.beginning {
         let version = execution.version();
-        ack.birth = Some((beginning.name.clone(), beginning.parent.clone()));
+        ack.new_instance = Some((beginning.name.clone(), beginning.parent.clone()));
         ack.pinned = Some((capability(&beginning.name, Some(version))?, version.to_owned()));
     }
     ack.history_delta = events;
     let item = &incoming.item;
-    let about = About { instance: &item.instance, life: item.life, execution };
+    let builder = AckBuilder { instance: &item.instance, life: item.life, execution };
     let close_children = effects.close_children;
-    about.effects(&mut ack, effects)?;
+    builder.effects(&mut ack, effects)?;
     ack.orchestrator_items.extend(incoming.refusals(execution.parent()));
-    about.end(&mut ack, end);
+    builder.end(&mut ack, end);
     if close_children {
-        let close = WorkItem::CloseChildren { instance: about.instance.clone() };
+        let close = FlowMessage::CloseChildren { instance: builder.instance.clone() };
         ack.orchestrator_items.push((close, None));
     }
     Ok(ack)
 }
 
-/// The commit of a turn that brought nothing for anybody.
-pub(super) fn nobody(incoming: Incoming) -> OrchestrationAck {
+/// Creates the ack of a turn whose messages had no effect.
+pub(super) fn without_effect(incoming: Incoming) -> OrchestrationAck {
     let mut ack = empty(&incoming, incoming.item.execution);
     ack.orchestrator_items = incoming.refusals(None);
     ack
 }
 
-/// The commit that ends an instance without its code.
+/// Creates the ack that ends an instance as failed without running its code.
 pub(super) fn given_up(
     incoming: Incoming,
     parent: Option<Parent>,
@@ -63,7 +63,7 @@ pub(super) fn given_up(
     let mut ack = empty(&incoming, number);
     let mut kinds = Vec::new();
     if let Some(beginning) = &incoming.beginning {
-        ack.birth = Some((beginning.name.clone(), beginning.parent.clone()));
+        ack.new_instance = Some((beginning.name.clone(), beginning.parent.clone()));
         kinds.push(started(beginning));
     }
     kinds.push(EventKind::Turn { now: item.now.0 });
@@ -76,7 +76,7 @@ pub(super) fn given_up(
     let origin = ErrorOrigin::Child { name, instance: item.instance.clone() };
     let failed = Err(error.clone().with_origin(origin));
     ack.orchestrator_items
-        .extend(parent.map(|parent| (WorkItem::child_done(parent, failed), None)));
+        .extend(parent.map(|parent| (FlowMessage::child_done(parent, failed), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;
     ack
@@ -98,7 +98,7 @@ fn empty(incoming: &Incoming, execution: u64) -> OrchestrationAck {
         instance: incoming.item.instance.clone(),
         lock_token: incoming.item.lock_token.clone(),
         execution,
-        birth: None,
+        new_instance: None,
         pinned: None,
         history_delta: Vec::new(),
         worker_items: Vec::new(),
@@ -119,20 +119,20 @@ fn ended(state: InstanceState, error: &FlowError) -> ExecutionEnd {
     ExecutionEnd::Ended { state, output: Some(Bytes::from(output)) }
 }
 
-/// Whose turn it was.
-struct About<'a> {
+/// Adds the result of a turn to its ack.
+struct AckBuilder<'a> {
     instance: &'a InstanceId,
     life: i64,
     execution: &'a Execution,
 }
 
-impl About<'_> {
-    fn effects(&self, ack: &mut OrchestrationAck, effects: Effects) -> Result<(), NameError> {
+impl AckBuilder<'_> {
+    fn effects(&self, ack: &mut OrchestrationAck, effects: TurnEffects) -> Result<(), NameError> {
         ack.worker_items = effects.activities;
         ack.cancelled_activities = effects.cancelled_activities;
         ack.cancelled_timers = effects.cancelled_timers;
         for timer in effects.timers {
-            let fired = WorkItem::TimerFired {
+            let fired = FlowMessage::TimerFired {
                 instance: self.instance.clone(),
                 execution: self.execution.execution(),
                 event: timer.event,
@@ -151,8 +151,9 @@ impl About<'_> {
         Ok(())
     }
 
-    /// A message to a queue. Its transaction id names the decision, so that it is stored once, and
-    /// the identity of the execution: another life of the instance makes other messages.
+    /// Creates a message to a queue. Its transaction id contains the decision, so that the message
+    /// is stored once, and the identity of the execution, so that another instance with the same id
+    /// sends other messages.
     fn push(&self, push: QueuePush) -> Result<PushItem, NameError> {
         let (number, identity) = (self.execution.execution(), self.execution.identity());
         let decision = format!("{}/{number}/{}/{identity}", self.instance, push.event);
@@ -175,8 +176,8 @@ impl About<'_> {
         })
     }
 
-    /// A message to endpoints. Its own id names the decision, so that it is stored once; by the
-    /// life of the instance and not by its name, which can be given again.
+    /// Creates a webhook message. Its event id contains the decision, so that the message is stored
+    /// once, and the `life` of the instance rather than its id, which can be used again.
     fn emit(&self, emit: HookEmit) -> Result<NewMessage, NameError> {
         let decision = format!("flow.{}.{}.{}", self.life, self.execution.execution(), emit.event);
         Ok(NewMessage {
@@ -196,24 +197,24 @@ impl About<'_> {
         })
     }
 
-    fn end(&self, ack: &mut OrchestrationAck, end: End) {
+    fn end(&self, ack: &mut OrchestrationAck, end: TurnEnd) {
         let parent = self.execution.parent().cloned();
         let (end, result) = match end {
-            End::Open => return,
-            End::Completed(output) => {
+            TurnEnd::Open => return,
+            TurnEnd::Completed(output) => {
                 let text = Bytes::copy_from_slice(output.as_str().as_bytes());
                 let state = InstanceState::Completed;
                 (ExecutionEnd::Ended { state, output: Some(text) }, Ok(output))
             }
-            End::Failed(error) => (ended(InstanceState::Failed, &error), Err(error)),
-            End::Cancelled(reason) => {
+            TurnEnd::Failed(error) => (ended(InstanceState::Failed, &error), Err(error)),
+            TurnEnd::Cancelled(reason) => {
                 let error = FlowError::new(FailureKind::Cancelled, reason);
                 (ended(InstanceState::Cancelled, &error), Err(error))
             }
-            End::ContinuedAsNew { input, version, carried, cancel } => {
+            TurnEnd::ContinuedAsNew { input, version, carried, cancel } => {
                 let output = Some(Bytes::copy_from_slice(input.as_str().as_bytes()));
                 ack.end = ExecutionEnd::ContinuedAsNew { output };
-                let next = WorkItem::ContinueAsNew {
+                let next = FlowMessage::ContinueAsNew {
                     instance: self.instance.clone(),
                     execution: self.execution.execution() + 1,
                     name: self.name(),
@@ -224,7 +225,7 @@ impl About<'_> {
                     carried,
                 };
                 ack.orchestrator_items.push((next, None));
-                let cancel = cancel.map(|reason| WorkItem::CancelInstance {
+                let cancel = cancel.map(|reason| FlowMessage::CancelInstance {
                     instance: self.instance.clone(),
                     reason,
                     parent: None,
@@ -238,7 +239,7 @@ impl About<'_> {
             || ErrorOrigin::Child { name: Some(self.name()), instance: self.instance.clone() };
         let result = result.map_err(|error| error.with_origin(origin()));
         ack.orchestrator_items
-            .extend(parent.map(|parent| (WorkItem::child_done(parent, result), None)));
+            .extend(parent.map(|parent| (FlowMessage::child_done(parent, result), None)));
     }
 
     fn name(&self) -> OrchestrationName {
@@ -250,7 +251,7 @@ fn status(text: Option<String>) -> StatusChange {
     text.map_or(StatusChange::Clear, |text| StatusChange::Set(printable(text)))
 }
 
-/// The text without NUL, which not every store can keep.
+/// Replaces NUL characters, which not every store can keep.
 pub(super) fn printable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }

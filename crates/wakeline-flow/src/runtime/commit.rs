@@ -1,45 +1,48 @@
-//! Offers what a turn did to the provider until it is committed, refused, or its lease is lost.
+//! Commits a turn, repeatedly until the provider has stored or refused it or the lease is lost.
 //!
 //! # Invariants
-//! * An outage is never taken for a refusal, however long it is.
-//! * A turn whose commit alone takes too long, again and again, is refused: it would hold its
-//!   dispatcher, and what it writes to, for ever.
+//! * An outage is never treated as a refusal, however long it is.
+//! * A turn is treated as refused if only its own commit takes too long, repeatedly: it would
+//!   occupy its dispatcher, and lock what it writes to, forever.
 
 use wakeline_core::{InstanceId, error_chain};
 
-use super::Shared;
-use super::repeats::Repeats;
+use super::RuntimeShared;
+use super::retry_pauses::RetryPauses;
 use super::uncommitted::Uncommitted;
 use crate::provider::{OrchestrationAck, ProviderError};
 
-/// So many refusals of a commit are taken as final.
+/// The number of refusals of a commit after which the refusal is final.
 const REFUSALS_MAX: u32 = 3;
 
-/// So many commits in a row that took longer than the store allows are taken as a refusal, if the
-/// lease could be renewed after each of them. More than [`REFUSALS_MAX`], because a database that
-/// is busy or is being repaired can be too slow for a commit and fast enough for a renewal: at the
-/// limit of 10 s that PostgreSQL has by default, this is about two minutes.
+/// The number of commits in a row that took longer than the store allows after which the turn is
+/// treated as refused, if the lease could be renewed after each of them. This is more than
+/// [`REFUSALS_MAX`], because a database that is busy or is being repaired can be too slow for a
+/// commit and fast enough for a renewal: with the limit of 10 s that PostgreSQL has by default, it
+/// takes about two minutes.
 const TOO_LONG_MAX: u32 = 10;
 
-/// Commits. One of unknown outcome is repeated for as long as the lease lives: if it had succeeded,
-/// its lease is gone. One that was refused is repeated a few times: the database may have been at
-/// fault.
+/// Commits a turn. A commit with an unknown outcome is repeated as long as the lease lives: if it
+/// had succeeded, the lease would have ended. A refused commit is repeated a few times, because the
+/// database may have been at fault.
 pub(super) async fn commit(
-    shared: &Shared,
+    shared: &RuntimeShared,
     uncommitted: &Uncommitted,
     ack: OrchestrationAck,
     life: i64,
 ) -> Result<(), ProviderError> {
-    let mut repeats = Repeats::default();
+    let mut retry_pauses = RetryPauses::default();
     let (mut refusals, mut failed) = (0, false);
     loop {
         let error = match shared.provider.ack_orchestration_item(ack.clone()).await {
             Err(error @ ProviderError::Retryable { .. }) => {
-                // Its lease may be lost by the time that the provider hears of the turn.
+                // The lease may be lost by the time that the provider is available again.
                 if !std::mem::replace(&mut failed, true) {
                     uncommitted.excuse(life);
                 }
-                if takes_too_long(shared, uncommitted, &ack.lock_token, (life, &error)).await {
+                if !error.exceeded_time_limit() {
+                    uncommitted.not_too_long(life);
+                } else if takes_too_long(shared, uncommitted, &ack, life).await {
                     return Err(too_long(&error));
                 }
                 error
@@ -54,33 +57,30 @@ pub(super) async fn commit(
             }
             ended => return ended,
         };
-        log(&ack.instance, &repeats, &error);
+        log(&ack.instance, &retry_pauses, &error);
         tokio::select! {
-            () = repeats.pause() => {}
+            () = retry_pauses.pause() => {}
             () = shared.cancelling.cancelled() => return Err(error),
         }
     }
 }
 
-/// Whether commits of this life took too long so often, while the store had time for others, that
-/// the next one would as well.
+/// Records that a commit of this instance took too long, unless other calls take too long as well.
+/// Returns whether this happened so often in a row that the next commit is expected to take too
+/// long as well.
 async fn takes_too_long(
-    shared: &Shared,
+    shared: &RuntimeShared,
     uncommitted: &Uncommitted,
-    lock_token: &str,
-    (life, error): (i64, &ProviderError),
+    ack: &OrchestrationAck,
+    life: i64,
 ) -> bool {
-    if !error.exceeded_time_limit() {
-        uncommitted.not_too_long(life);
-        return false;
-    }
     let lease = shared.options.orchestrator_lock_timeout;
-    match shared.provider.renew_orchestration_item_lock(lock_token, lease).await {
-        // That the lease is lost is an answer, too.
+    match shared.provider.renew_orchestration_item_lock(&ack.lock_token, lease).await {
+        // Even if the lease is lost, the provider has answered in time.
         Ok(()) | Err(ProviderError::LockLost) => {
             let refused = uncommitted.too_long(life) >= TOO_LONG_MAX;
             if refused {
-                // Once it is resumed, it counts from the beginning.
+                // The count begins again once the instance is resumed.
                 uncommitted.not_too_long(life);
             }
             refused
@@ -100,11 +100,11 @@ fn too_long(error: &ProviderError) -> ProviderError {
     ProviderError::Permanent { operation: "commit the turn", source: words.into() }
 }
 
-fn log(instance: &InstanceId, repeats: &Repeats, error: &ProviderError) {
-    let (attempts, error) = (repeats.so_far() + 1, error_chain(error));
-    if repeats.is_notable() {
-        tracing::warn!(%instance, attempts, error, "a turn could not be committed yet");
+fn log(instance: &InstanceId, retry_pauses: &RetryPauses, error: &ProviderError) {
+    let (attempts, error) = (retry_pauses.so_far() + 1, error_chain(error));
+    if retry_pauses.is_notable() {
+        tracing::warn!(%instance, attempts, error, "could not commit a turn yet");
     } else {
-        tracing::debug!(%instance, attempts, error, "a commit is repeated");
+        tracing::debug!(%instance, attempts, error, "repeating the commit of a turn");
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of a dispatcher: fetch, run, again.
+//! The loop of a dispatcher: it fetches an item, runs it, and begins again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,37 @@ use wakeline_core::{Capabilities, error_chain};
 
 use super::activity::ActivityRunner;
 use super::renewal;
-use super::slots::{Fetching, Slot, Slots};
+use super::slots::{FetchPermit, RunSlot, RunSlots};
 use super::turn::TurnRunner;
-use super::{SETTLE_TIME, Shared};
-use crate::message::WorkItem;
+use super::{RuntimeShared, SETTLE_TIME};
+use crate::message::FlowMessage;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row. It bounds how long work waits after an outage.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// What a dispatcher fetches and runs.
+
+/// The kind of items that a dispatcher fetches and runs.
 #[async_trait]
-pub(super) trait Source: Send + Sync {
-    /// What it fetches.
+pub(super) trait WorkSource: Send + Sync {
+    /// A fetched item.
     type Item: Send;
 
+    /// Fetches an item, and waits for one until the poll timeout.
     async fn fetch(
         &self,
-        shared: &Shared,
+        shared: &RuntimeShared,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<Self::Item>, ProviderError>;
 
-    /// Renews the lease of an item that waits for a slot. Ends if it is lost.
-    async fn hold(&self, shared: &Arc<Shared>, item: &Self::Item);
+    /// Renews the lease of an item that waits for a slot. Returns if the lease is lost.
+    async fn hold(&self, shared: &Arc<RuntimeShared>, item: &Self::Item);
 
-    /// Gives an item back that will not be run.
-    async fn give_back(&self, shared: &Shared, item: Self::Item);
+    /// Gives back an item that will not be run.
+    async fn give_back(&self, shared: &RuntimeShared, item: Self::Item);
 
-    /// Runs an item. The slot is for its code: it is free again before what came of it is
-    /// committed.
-    async fn run(&self, item: Self::Item, slot: Slot<'_>);
+    /// Runs an item and commits the result. The slot is released when the code has ended, before
+    /// the commit.
+    async fn run(&self, item: Self::Item, slot: RunSlot<'_>);
 }
 
 /// Turns of instances.
@@ -47,12 +49,12 @@ pub(super) struct Turns {
 }
 
 #[async_trait]
-impl Source for Turns {
+impl WorkSource for Turns {
     type Item = OrchestrationItem;
 
     async fn fetch(
         &self,
-        shared: &Shared,
+        shared: &RuntimeShared,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<OrchestrationItem>, ProviderError> {
         let lock_timeout = shared.options.orchestrator_lock_timeout;
@@ -60,38 +62,39 @@ impl Source for Turns {
         provider.fetch_orchestration_item_for(&self.capabilities, lock_timeout, poll_timeout).await
     }
 
-    async fn hold(&self, shared: &Arc<Shared>, item: &OrchestrationItem) {
+    async fn hold(&self, shared: &Arc<RuntimeShared>, item: &OrchestrationItem) {
         renewal::renew_turn(shared, &item.lock_token).await;
     }
 
-    async fn give_back(&self, shared: &Shared, item: OrchestrationItem) {
-        let given = shared.provider.abandon_orchestration_item(&item.lock_token, None, true).await;
-        given.unwrap_or_else(|error| {
+    async fn give_back(&self, shared: &RuntimeShared, item: OrchestrationItem) {
+        let abandoned =
+            shared.provider.abandon_orchestration_item(&item.lock_token, None, true).await;
+        abandoned.unwrap_or_else(|error| {
             tracing::debug!(
                 error = error_chain(&error),
-                "a turn could not be given back: it is free when its lease ends"
+                "could not give back a turn; it is available when its lease ends"
             )
         });
     }
 
-    async fn run(&self, item: OrchestrationItem, slot: Slot<'_>) {
+    async fn run(&self, item: OrchestrationItem, slot: RunSlot<'_>) {
         self.runner.run(item, slot).await;
     }
 }
 
-/// Activities.
+/// Activities for workers.
 pub(super) struct Activities {
     pub(super) runner: Arc<ActivityRunner>,
     pub(super) filter: WorkFilter,
 }
 
 #[async_trait]
-impl Source for Activities {
+impl WorkSource for Activities {
     type Item = FetchedWork;
 
     async fn fetch(
         &self,
-        shared: &Shared,
+        shared: &RuntimeShared,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
         let lock_timeout = shared.options.worker_lock_timeout;
@@ -103,45 +106,49 @@ impl Source for Activities {
         work
     }
 
-    async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
-        let WorkItem::ActivityExecute(task) = &item.item else {
+    async fn hold(&self, shared: &Arc<RuntimeShared>, item: &FetchedWork) {
+        let FlowMessage::ActivityExecute(task) = &item.item else {
             return std::future::pending().await;
         };
         let first = shared.options.worker_lock_timeout / 3;
         renewal::renew_activity(shared, task, &item.lock_token, first).await;
     }
 
-    async fn give_back(&self, shared: &Shared, item: FetchedWork) {
-        let given = shared.provider.abandon_work_item(&item.lock_token, None, true).await;
-        given.unwrap_or_else(|error| {
+    async fn give_back(&self, shared: &RuntimeShared, item: FetchedWork) {
+        let abandoned = shared.provider.abandon_work_item(&item.lock_token, None, true).await;
+        abandoned.unwrap_or_else(|error| {
             tracing::debug!(
                 error = error_chain(&error),
-                "an activity could not be given back: it is free when its lease ends"
+                "could not give back an activity; it is available when its lease ends"
             )
         });
     }
 
-    async fn run(&self, item: FetchedWork, slot: Slot<'_>) {
+    async fn run(&self, item: FetchedWork, slot: RunSlot<'_>) {
         self.runner.run(item, slot).await;
     }
 }
 
-/// Runs a dispatcher until the runtime closes. A fetch under way is dropped then: the provider
-/// gives back what it may have leased.
-pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, source: S) {
+/// Runs a dispatcher until the runtime closes. A fetch in progress is then dropped, and the
+/// provider gives back what it may have leased.
+pub(super) async fn dispatch<S: WorkSource>(
+    shared: Arc<RuntimeShared>,
+    slots: Arc<RunSlots>,
+    source: S,
+) {
     let (options, poll_timeout) = (&shared.options, shared.poll_timeout());
     let mut failures = 0;
     let mut kept = None;
     while !shared.closing.is_cancelled() {
-        let fetching = match kept.take() {
-            Some(fetching) => fetching,
+        let permit = match kept.take() {
+            Some(permit) => permit,
             None => tokio::select! {
                 biased;
                 () = shared.closing.cancelled() => return,
-                fetching = slots.fetch() => fetching,
+                permit = slots.fetch() => permit,
             },
         };
-        let (began, wait) = (Instant::now(), fetching.patience(poll_timeout));
+        let (began, wait) = (Instant::now(), permit.patience(poll_timeout));
         let fetched = tokio::select! {
             biased;
             () = shared.closing.cancelled() => return,
@@ -150,14 +157,14 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
         let sleep = match fetched {
             Ok(Some(item)) => {
                 failures = 0;
-                let _at_hand = slots.at_hand();
-                run(&shared, &source, item, fetching).await;
+                let _in_flight = slots.in_flight();
+                run(&shared, &source, item, permit).await;
                 continue;
             }
-            // It waited as long as it was told to; the next wait may begin.
+            // The fetch waited until its poll timeout; the next one may begin at once.
             Ok(None) if wait.is_some_and(|wait| began.elapsed() >= wait) => {
                 failures = 0;
-                kept = fetching.in_vain();
+                kept = permit.found_nothing();
                 continue;
             }
             Ok(None) => options.dispatcher_idle_sleep,
@@ -167,45 +174,52 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
                 tracing::warn!(
                     error = error_chain(&error),
                     failures,
-                    "cannot fetch work: trying again"
+                    "could not fetch work; will try again"
                 );
                 backoff(options.dispatcher_idle_sleep, failures)
             }
         };
-        let Some(fetching) = fetching.in_vain() else { continue };
+        let Some(permit) = permit.found_nothing() else { continue };
         tokio::select! {
             () = shared.closing.cancelled() => return,
             () = tokio::time::sleep(sleep) => {}
         }
-        // Kept while it sleeps, and after: nobody else fetches in its place, and it knows how often
-        // it has failed.
-        kept = Some(fetching);
+        // The permit is kept during the sleep and afterwards: no other dispatcher fetches in its
+        // place, and this one counts its failures.
+        kept = Some(permit);
     }
 }
 
-/// Runs what was fetched, when it may: more may be fetched than runs at once.
-async fn run<S: Source>(shared: &Arc<Shared>, source: &S, item: S::Item, fetching: Fetching<'_>) {
-    let slots = fetching.slots();
+/// Runs a fetched item as soon as there is a slot: more may be fetched than run at the same time.
+async fn run<S: WorkSource>(
+    shared: &Arc<RuntimeShared>,
+    source: &S,
+    item: S::Item,
+    permit: FetchPermit<'_>,
+) {
+    let slots = permit.slots();
     let running = tokio::select! {
         biased;
         running = slots.run() => running,
         () = shared.closing.cancelled() => return source.give_back(shared, item).await,
         () = slots.late() => {
-            // First the right to fetch: what goes back must not come here again.
-            fetching.was_late();
+            // The permit is dropped first, so that the item is not fetched here again.
+            permit.was_late();
             return source.give_back(shared, item).await;
         }
         () = source.hold(shared, &item) => return,
     };
     tokio::select! {
-        () = source.run(item, fetching.running(running)) => {}
+        () = source.run(item, permit.running(running)) => {}
         // A store that does not answer must not keep a runtime that was dropped in memory.
-        () = overdue(shared) => tracing::warn!("what was under way is left to its lease"),
+        () = overdue(shared) => {
+            tracing::warn!("an item could not be settled before shutdown; its lease will expire")
+        }
     }
 }
 
-/// Waits until the runtime was stopped, and what ran has had its time to end.
-async fn overdue(shared: &Shared) {
+/// Waits until the runtime was stopped and running items have had time to end.
+async fn overdue(shared: &RuntimeShared) {
     shared.cancelling.cancelled().await;
     tokio::time::sleep(shared.options.cancellation_grace + SETTLE_TIME).await;
 }

@@ -1,5 +1,5 @@
-//! What a fetched turn brings, sorted: what begins an execution, what is for somebody else to hear,
-//! and what the code gets.
+//! Sorts the messages of a fetched turn: the one that begins an execution, those that the runtime
+//! answers itself, and those for the code.
 
 use wakeline_core::{OrchestrationName, Timestamp};
 use wakeline_store::flow::InstanceState;
@@ -7,31 +7,31 @@ use wakeline_store::flow::InstanceState;
 use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Parent, Raised};
 use crate::json::Json;
-use crate::message::WorkItem;
+use crate::message::FlowMessage;
 use crate::provider::OrchestrationItem;
 
-/// How an execution begins.
+/// The start of an execution.
 pub(super) struct Beginning {
     pub(super) execution: u64,
     pub(super) name: OrchestrationName,
     pub(super) version: Option<String>,
-    /// Without a version: older code than this does not go on.
+    /// The oldest version that may continue the instance if no version is given.
     pub(super) not_before: Option<String>,
     pub(super) input: Json,
     pub(super) parent: Option<Parent>,
     pub(super) carried: Vec<Raised>,
 }
 
-/// A fetched turn, its messages sorted.
+/// A fetched turn with its messages sorted.
 pub(super) struct Incoming {
     /// The turn, without its messages.
     pub(super) item: OrchestrationItem,
     pub(super) beginning: Option<Beginning>,
-    /// What the code gets, in order.
-    pub(super) messages: Vec<WorkItem>,
+    /// The messages for the code, in order.
+    pub(super) messages: Vec<FlowMessage>,
     /// Whether the instance has ended and its children are to be closed.
     pub(super) closes: bool,
-    /// Who waits for starts that begin nothing, because the id is taken.
+    /// The parents of starts that have no effect because the id is in use.
     unstarted: Vec<Parent>,
 }
 
@@ -51,9 +51,9 @@ impl Incoming {
         incoming
     }
 
-    fn add(&mut self, message: WorkItem) {
+    fn add(&mut self, message: FlowMessage) {
         match message {
-            WorkItem::StartOrchestration { name, version, input, parent, .. } => {
+            FlowMessage::StartOrchestration { name, version, input, parent, .. } => {
                 if self.item.execution == 0 && self.beginning.is_none() {
                     self.beginning = Some(Beginning {
                         execution: 1,
@@ -68,7 +68,7 @@ impl Incoming {
                     self.unstarted.extend(parent);
                 }
             }
-            WorkItem::ContinueAsNew {
+            FlowMessage::ContinueAsNew {
                 execution,
                 name,
                 version,
@@ -91,14 +91,15 @@ impl Incoming {
                     });
                 }
             }
-            WorkItem::CloseChildren { .. } => self.closes = true,
+            FlowMessage::CloseChildren { .. } => self.closes = true,
             message => self.messages.push(message),
         }
     }
 
-    /// What those are told who wanted to start an instance of an id that is taken. A start that
-    /// came twice is not refused: `own` waits for the instance.
-    pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(WorkItem, Option<Timestamp>)> {
+    /// Creates the messages to parents that tried to start an instance with an id that is in use. A
+    /// start that was delivered twice is not refused: `own` is the parent that waits for the
+    /// instance.
+    pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(FlowMessage, Option<Timestamp>)> {
         let refusal = |parent: &Parent| {
             let words = format!(
                 "an instance with the id {} exists already: give the child another id",
@@ -106,19 +107,20 @@ impl Incoming {
             );
             let origin = ErrorOrigin::Child { name: None, instance: self.item.instance.clone() };
             let error = FlowError::new(FailureKind::Application, words).with_origin(origin);
-            WorkItem::child_done(parent.clone(), Err(error))
+            FlowMessage::child_done(parent.clone(), Err(error))
         };
-        let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);
-        strangers.map(|parent| (refusal(parent), None)).collect()
+        let refused = self.unstarted.iter().filter(|parent| Some(*parent) != own);
+        refused.map(|parent| (refusal(parent), None)).collect()
     }
 
-    /// Whether messages have to wait for what begins the next execution: it is not visible yet.
+    /// Whether the messages have to wait because the one that begins the next execution is not yet
+    /// visible.
     pub(super) fn is_early(&self) -> bool {
         let begins = matches!(self.item.state, None | Some(InstanceState::ContinuedAsNew));
         begins && self.beginning.is_none() && !self.messages.is_empty()
     }
 
-    /// Whether there is an execution to deliver to.
+    /// Whether there is an execution that messages can be delivered to.
     pub(super) fn is_live(&self) -> bool {
         self.beginning.is_some() || self.item.state == Some(InstanceState::Running)
     }

@@ -1,35 +1,35 @@
-//! How a runtime works.
+//! The options of a runtime.
 
 use std::time::Duration;
 
 use wakeline_core::{OwnerId, TagFilter};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
-/// What is fetched while all slots are busy: it is at hand when one is free, but other processes
-/// do not get it meanwhile.
+/// How many items are fetched ahead while all slots are busy. They run as soon as a slot is free,
+/// but other processes do not get them meanwhile.
 ///
-/// A slot is busy with what waits for it, runs in it, or ran in it and is being committed. A fetch
-/// that then finds nothing is not made again until more has come; a provider without long polling
-/// is never asked ahead.
+/// A slot is busy with an item that waits for it, runs in it, or ran in it and is being committed.
+/// A fetch ahead that finds nothing is not repeated until another item has arrived. Nothing is
+/// fetched ahead from a provider without long polling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
-    /// As much as would begin within a time by how long the code ran lately, and nothing while that
-    /// is not known. What then waits 20 times as long goes back.
+    /// Fetches as many items as would begin within a time, estimated from recent run times, and
+    /// none while these are unknown. An item that waits 20 times as long is given back.
     Adaptive {
-        /// The time, from 1 ms to an hour. 50 ms by default.
+        /// The time within which items should begin, from 1 ms to one hour. The default is 50 ms.
         within: Duration,
-        /// Not more than this, and not more than 10,000. 124 by default.
+        /// The maximum number of items, at most 10,000. The default is 124.
         max: usize,
     },
-    /// So much, however long the code runs, and not more than 10,000; 0 fetches nothing ahead.
+    /// Fetches this many items, whatever the run time, at most 10,000; 0 fetches nothing ahead.
     Fixed(usize),
 }
 
-/// Most turns, or activities, at once: each has a task that waits for it.
+/// The maximum number of turns, or activities, at the same time: each has a task that waits for it.
 const CONCURRENCY_MAX: usize = 100_000;
-/// Most that is fetched ahead: as many as may wait in a hub by default.
+/// The maximum number of items that are fetched ahead: as many as may wait in a hub by default.
 const PREFETCH_MAX: usize = 10_000;
-/// The longest time that something is fetched ahead for.
+/// The longest time for which items are fetched ahead.
 const WITHIN_MAX: Duration = Duration::from_secs(3600);
 
 impl Default for Prefetch {
@@ -38,49 +38,55 @@ impl Default for Prefetch {
     }
 }
 
-/// How a runtime works. Every field has a default that suits most.
+/// The options of a runtime. Every field has a default that suits most programs.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// Turns at once. 4.
+    /// The number of turns that run at the same time. The default is 4.
     pub orchestration_concurrency: usize,
-    /// Activities at once. 4.
+    /// The number of activities that run at the same time. The default is 4.
     pub worker_concurrency: usize,
-    /// Turns, and activities, that are fetched ahead while all slots are busy. As many as would
-    /// begin within 50 ms, at most 124.
+    /// How many turns, and how many activities, are fetched ahead while all slots are busy. By
+    /// default as many as would begin within 50 ms, at most 124.
     pub prefetch: Prefetch,
-    /// How long a dispatcher sleeps if the provider came back empty before its poll timeout. By
-    /// default 100 ms. From the start of the runtime on it also takes the place of the provider's
-    /// `degraded_poll_interval`, whatever that was: it is how often all that wait in the provider
-    /// look for work while hints cannot be relied on. Of several runtimes the last one decides.
+    /// How long a dispatcher sleeps after the provider returned nothing before the poll timeout.
+    /// The default is 100 ms. Starting the runtime also sets the provider's
+    /// `degraded_poll_interval` to this value: the interval at which all waiters of the provider
+    /// look for work while hints are unreliable. If several runtimes share a provider, the last one
+    /// that was started decides.
     pub dispatcher_idle_sleep: Duration,
-    /// How long a fetch waits for work; `None` never waits. 30 s.
+    /// How long a fetch waits for work; `None` never waits. The default is 30 s.
     pub dispatcher_long_poll_timeout: Option<Duration>,
-    /// How long a turn is leased. 30 s; it is renewed while the turn runs.
+    /// How long a turn is leased. The lease is renewed while the turn runs. The default is 30 s.
     pub orchestrator_lock_timeout: Duration,
-    /// How long an activity is leased. 30 s; it is renewed while the activity runs.
+    /// How long an activity is leased. The lease is renewed while the activity runs. The default is
+    /// 30 s.
     pub worker_lock_timeout: Duration,
-    /// How the dispatchers are woken; `None` takes the provider's way.
+    /// How the dispatchers are woken; `None` uses the wake mode of the provider.
     pub wake_mode: Option<WakeMode>,
-    /// How they wait, if `wake_mode` is set. Its `degraded_poll_interval` has no effect, because
-    /// `dispatcher_idle_sleep` takes its place: another value than that or the default is refused.
+    /// How the dispatchers poll if `wake_mode` is set. `dispatcher_idle_sleep` replaces its
+    /// `degraded_poll_interval`, which must therefore have that value or the default.
     pub long_poll: LongPollConfig,
-    /// So many fetches of one turn, or of one activity beyond its own tries, end it as poison. 10.
+    /// The number of fetches of one turn, or of one activity beyond the attempts of its policy,
+    /// after which it fails as poison. The default is 10.
     pub attempts_max: u32,
-    /// How long a cancelled activity may take to return before it is dropped. 10 s.
+    /// How long a cancelled activity may take to return before it is dropped. The default is 10 s.
     pub cancellation_grace: Duration,
-    /// Instances whose state is kept in memory between turns; 0 replays every turn. 1,000.
+    /// The number of instances that are kept in memory between turns; with 0, every turn is
+    /// replayed. The default is 1,000.
     pub sticky_max: usize,
-    /// Which activities are taken. Those without a tag.
+    /// The tags of the activities that are taken. By default only activities without a tag.
     pub tags: TagFilter,
-    /// As whom sessions are claimed; `None` takes no activities of sessions. A random name.
+    /// The owner for which sessions are claimed; `None` takes no activities of sessions. The
+    /// default is a random name.
     pub session_owner: Option<OwnerId>,
-    /// How long a session stays with its owner without a renewal. 30 s.
+    /// How long a session stays with its owner without a renewal. The default is 30 s.
     pub session_lock_timeout: Duration,
-    /// A session without activity for so long is let go. 5 minutes.
+    /// A session without activity for this long is released. The default is 5 minutes.
     pub session_idle_timeout: Duration,
-    /// Pending instances and activities that no worker claims for so long fail. `None`: they wait.
+    /// The time after which pending instances and activities that no worker claims fail. With
+    /// `None`, the default, they wait forever.
     pub unclaimed_timeout: Option<Duration>,
-    /// Histories longer than this many events are warned of. 10,000.
+    /// A warning is logged if a history gets longer than this many events. The default is 10,000.
     pub history_warn_len: u64,
 }
 
@@ -110,13 +116,13 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// A setting that cannot work.
+/// An option has an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {reason}")]
 pub struct RuntimeOptionsError {
-    /// The setting.
+    /// The name of the option.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The reason why its value is invalid.
     pub reason: String,
 }
 
@@ -127,7 +133,7 @@ impl RuntimeOptionsError {
 }
 
 impl RuntimeOptions {
-    /// Says which setting cannot work, if one cannot.
+    /// Checks the options. Fails with the first one that is invalid.
     pub fn validate(&self) -> Result<(), RuntimeOptionsError> {
         let spans = [
             ("dispatcher_idle_sleep", self.dispatcher_idle_sleep),
@@ -169,7 +175,7 @@ impl RuntimeOptions {
             .map_err(|error| RuntimeOptionsError::new(error.field, error.reason))
     }
 
-    /// A pace that was set would be ignored without a word.
+    /// Checks that an interval is not set that would be silently ignored.
     fn validate_degraded(&self) -> Result<(), RuntimeOptionsError> {
         let (pace, sleep) = (self.long_poll.degraded_poll_interval, self.dispatcher_idle_sleep);
         if pace == sleep || pace == LongPollConfig::default().degraded_poll_interval {
@@ -208,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_valid_and_what_would_spin_is_refused() {
+    fn defaults_are_valid_and_a_busy_loop_is_refused() {
         assert_eq!(RuntimeOptions::default().validate(), Ok(()));
         let spinning =
             RuntimeOptions { dispatcher_idle_sleep: Duration::ZERO, ..RuntimeOptions::default() };
@@ -217,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_that_would_be_ignored_is_refused() {
+    fn an_interval_that_would_be_ignored_is_refused() {
         let options = |pace, dispatcher_idle_sleep| RuntimeOptions {
             dispatcher_idle_sleep,
             long_poll: LongPollConfig { degraded_poll_interval: pace, ..LongPollConfig::default() },
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_fetched_ahead_without_bounds_is_refused() {
+    fn unbounded_prefetch_is_refused() {
         let refused = |prefetch| {
             let options = RuntimeOptions { prefetch, ..RuntimeOptions::default() };
             options.validate().err().map(|error| error.to_string())
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn more_at_once_than_can_be_is_refused() {
+    fn excessive_concurrency_is_refused() {
         let many = usize::MAX;
         let turns = RuntimeOptions { orchestration_concurrency: many, ..RuntimeOptions::default() };
         let work = RuntimeOptions { worker_concurrency: many, ..RuntimeOptions::default() };

@@ -1,11 +1,11 @@
-//! Sessions that this runtime owns: kept while they are used, without a statement while they are
-//! not, and let go when the runtime ends.
+//! The sessions that this runtime owns. They are renewed while they are used, cost no statements
+//! while they are not, and are released when the runtime ends.
 //!
 //! # Invariants
-//! * A session is used while one of its activities runs, however long that takes, and for the idle
-//!   time afterwards.
-//! * Sessions are let go after the last worker task has ended, whether the runtime was shut down or
-//!   dropped: nothing of them runs here any more.
+//! * A session is in use while one of its activities runs, however long that takes, and for the
+//!   idle time afterwards.
+//! * Sessions are released after the last worker task has ended, whether the runtime was shut down
+//!   or dropped: none of their activities runs here any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TrackedFuture;
 use wakeline_core::error_chain;
 
-use super::{RuntimeOptions, SETTLE_TIME, Shared};
-use crate::provider::Session;
+use super::{RuntimeOptions, RuntimeShared, SETTLE_TIME};
+use crate::provider::SessionLock;
 
-/// What this runtime knows of its sessions.
+/// The use of the sessions of this runtime.
 pub(crate) struct Sessions {
-    session: Option<Session>,
+    session: Option<SessionLock>,
     idle_timeout: Duration,
-    uses: Mutex<Uses>,
+    uses: Mutex<SessionUses>,
     changed: Notify,
     /// The tasks that fetch and run activities.
     workers: TaskTracker,
 }
 
 #[derive(Default)]
-struct Uses {
+struct SessionUses {
     /// Whether an activity of a session was ever fetched.
     ever: bool,
-    /// Activities of sessions that run.
+    /// The number of running activities of sessions.
     running: usize,
-    /// When one began or ended last.
+    /// When such an activity last began or ended.
     at: Option<Instant>,
 }
 
-/// An activity of a session runs.
+/// Counts an activity of a session as running until it is dropped.
 pub(super) struct InSession<'a>(&'a Sessions);
 
 impl Sessions {
@@ -48,34 +48,38 @@ impl Sessions {
         let session = options
             .session_owner
             .clone()
-            .map(|owner| Session { owner, lock_timeout: options.session_lock_timeout });
-        let idle_timeout = options.session_idle_timeout;
-        let (uses, changed, workers) = Default::default();
-        Self { session, idle_timeout, uses, changed, workers }
+            .map(|owner| SessionLock { owner, lock_timeout: options.session_lock_timeout });
+        Self {
+            session,
+            idle_timeout: options.session_idle_timeout,
+            uses: Mutex::default(),
+            changed: Notify::new(),
+            workers: TaskTracker::new(),
+        }
     }
 
-    /// How work of sessions is claimed.
-    pub(super) fn claim(&self) -> Option<Session> {
+    /// Returns the owner for which sessions are claimed; `None` if this runtime takes none.
+    pub(super) fn claim(&self) -> Option<SessionLock> {
         self.session.clone()
     }
 
-    /// A task works until its future ends: sessions are not let go before.
+    /// Tracks a worker task: sessions are not released before it has ended.
     pub(super) fn worker<F: Future>(&self, work: F) -> TrackedFuture<F> {
         self.workers.track_future(work)
     }
 
-    /// An activity of a session was fetched, so that the session is this runtime's.
+    /// Records that an activity of a session was fetched, so this runtime owns the session.
     pub(super) fn fetched(&self) {
         self.uses.lock().ever = true;
     }
 
-    /// An activity of a session runs until this is dropped.
+    /// Records that an activity of a session runs until the guard is dropped.
     pub(super) fn enter(&self) -> InSession<'_> {
         self.note(|uses| uses.running += 1);
         InSession(self)
     }
 
-    fn note(&self, change: impl FnOnce(&mut Uses)) {
+    fn note(&self, change: impl FnOnce(&mut SessionUses)) {
         let mut uses = self.uses.lock();
         change(&mut uses);
         uses.at = Some(Instant::now());
@@ -92,8 +96,9 @@ impl Sessions {
         uses.running > 0 || uses.at.is_some_and(|at| at.elapsed() < self.idle_timeout)
     }
 
-    /// The idle time by which the store tells which sessions are kept. Running activities count as
-    /// activity of their sessions whenever their leases are renewed, so it is no shorter than that.
+    /// The idle time by which the store decides which sessions are renewed. A running activity
+    /// counts as use of its session only when its lease is renewed, so the idle time is then at
+    /// least as long as the lease.
     fn idle(&self, lease: Duration) -> Duration {
         if self.is_running() { self.idle_timeout.max(lease) } else { self.idle_timeout }
     }
@@ -105,13 +110,13 @@ impl Drop for InSession<'_> {
     }
 }
 
-/// Renews the sessions' leases while some are in use, also after the runtime began to close while
-/// activities still run; removes those that nobody needs when they have fallen idle. Lets all go
-/// once nothing runs any more.
-pub(super) async fn keep(shared: Arc<Shared>) {
+/// Renews the leases of the sessions while some are in use, also while activities still run after
+/// the runtime began to close, and removes idle sessions. Releases all of them once nothing runs
+/// any more.
+pub(super) async fn keep(shared: Arc<RuntimeShared>) {
     let Some(session) = shared.sessions.claim() else { return };
     let workers = &shared.sessions.workers;
-    // Those that work are there already.
+    // All worker tasks have been registered already.
     workers.close();
     tokio::select! {
         () = keep_in_use(&shared, &session) => {}
@@ -121,8 +126,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     release(&shared, session).await;
 }
 
-/// Ends when the runtime closes and no session is in use.
-async fn keep_in_use(shared: &Shared, session: &Session) {
+/// Returns when the runtime closes and no session is in use.
+async fn keep_in_use(shared: &RuntimeShared, session: &SessionLock) {
     let owners = [session.owner.clone()];
     while !shared.closing.is_cancelled() {
         tokio::select! {
@@ -146,8 +151,8 @@ async fn keep_in_use(shared: &Shared, session: &Session) {
     }
 }
 
-/// Lets the sessions go, so that other workers take over at once.
-async fn release(shared: &Shared, session: Session) {
+/// Releases the sessions, so that other workers take over at once.
+async fn release(shared: &RuntimeShared, session: SessionLock) {
     if !shared.sessions.uses.lock().ever {
         return;
     }
@@ -158,8 +163,8 @@ async fn release(shared: &Shared, session: Session) {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
             let error = error_chain(&error);
-            tracing::warn!(error, "could not release sessions; they end by themselves");
+            tracing::warn!(error, "could not release sessions; their leases will expire");
         }
-        Err(_) => tracing::warn!("sessions were not released in time; they end by themselves"),
+        Err(_) => tracing::warn!("sessions were not released in time; their leases will expire"),
     }
 }

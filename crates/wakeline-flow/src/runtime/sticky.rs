@@ -1,10 +1,10 @@
-//! Executions kept in memory between turns, so that hot instances are not replayed.
+//! Executions that are kept in memory between turns, so that active instances are not replayed.
 //!
 //! # Invariants
-//! * One is used only if it is exactly what the claim names: the same life of the instance, the
-//!   same execution, the same last event. Anything else is dropped.
-//! * It is taken out for a turn and put back after its commit; a turn whose commit failed or is
-//!   of unknown outcome does not put it back.
+//! * An execution is used only if it matches the claim: the same instance (not another one with the
+//!   same id), the same execution and the same last event. Otherwise it is dropped.
+//! * An execution is taken out for a turn and put back after the commit. It is not put back if the
+//!   commit failed or its outcome is unknown.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use wakeline_core::InstanceId;
 
 use crate::engine::Execution;
 
-/// What identifies the state of an instance.
+/// Identifies the state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) life: i64,
@@ -21,25 +21,26 @@ pub(super) struct Stamp {
     pub(super) last_event: u64,
 }
 
+/// The executions of a runtime that are kept in memory.
 pub(super) struct Sticky {
     capacity: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedExecutions>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedExecutions {
     by_instance: HashMap<InstanceId, (u64, Stamp, Execution)>,
-    /// Instances by when they were put in, the oldest first.
+    /// The instances in the order in which they were put in.
     order: BTreeMap<u64, InstanceId>,
     counter: u64,
 }
 
 impl Sticky {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, kept: Mutex::new(Kept::default()) }
+        Self { capacity, kept: Mutex::new(CachedExecutions::default()) }
     }
 
-    /// Takes the execution out, if it is the one that is meant.
+    /// Takes the execution of an instance out if it has this stamp.
     pub(super) fn take(&self, instance: &InstanceId, stamp: Stamp) -> Option<Execution> {
         let taken = {
             let mut kept = self.kept.lock();
@@ -49,11 +50,11 @@ impl Sticky {
             }
             taken
         };
-        // Dropping the wrong one runs destructors of users' values: not under the lock.
+        // Dropping a stale one runs destructors of users' values, so it happens outside the lock.
         taken.filter(|(_, known, _)| *known == stamp).map(|(_, _, execution)| execution)
     }
 
-    /// Keeps an execution; the one that rested longest makes room.
+    /// Keeps an execution. If the capacity is exceeded, the one that was put in first is dropped.
     pub(super) fn put(&self, instance: InstanceId, stamp: Stamp, execution: Execution) {
         if self.capacity == 0 {
             return;

@@ -1,4 +1,4 @@
-//! One turn of an instance: from what was fetched to what is committed.
+//! Runs one turn of an instance, from the fetched messages to the commit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,76 +7,77 @@ use std::time::Duration;
 use wakeline_core::{InstanceId, error_chain};
 use wakeline_store::flow::{InstanceState, Suspension};
 
-use super::Shared;
+use super::RuntimeShared;
 use super::ack;
 use super::commit::commit;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
-use super::slots::Slot;
+use super::slots::RunSlot;
 use super::sticky::{Stamp, Sticky};
 use super::uncommitted::Uncommitted;
 use super::unregistered;
 use crate::closing::close_children;
-use crate::engine::{Execution, Setting, Start};
+use crate::engine::{Execution, ExecutionSetup, ExecutionStart};
 use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind};
 use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError};
 
-/// How long an instance that nothing here can run waits before it is looked at again.
+/// How long an instance that this process cannot run waits before it can be fetched again.
 const LATER: Duration = Duration::from_secs(5);
 
-/// The same where only older code is here than the execution before had, as during a deploy.
+/// The delay if this process has only older code than the previous execution ran, as happens during
+/// a deployment.
 const NEWER: Duration = Duration::from_millis(500);
-/// How long messages wait that came before what begins their execution.
+/// How long messages wait that arrived before the one that begins their execution.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// Runs turns.
 pub(super) struct TurnRunner {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeShared>,
     sticky: Sticky,
     uncommitted: Uncommitted,
 }
 
-/// Why an instance is given up.
+/// The error of an instance that is given up.
 const POISONED: &str = "the instance was given up: every attempt to run its turn ended without a \
                         commit, because the process crashed, hung or lost its lease; see the \
                         logs of the processes that run it";
 
-/// What a turn comes to.
-enum Plan {
-    /// Commit, and keep what is in memory.
+/// What is done with a turn.
+enum TurnPlan {
+    /// Commit the turn, and keep the execution in memory.
     Commit(Box<OrchestrationAck>, Option<Execution>),
-    /// The code does not fit: hold the instance back.
+    /// Suspend the instance, because the code does not match its history.
     Suspend(String),
-    /// The same for an instance that has ended, which cannot be held back: a process with the
-    /// newer release takes it.
+    /// Give back a turn of an instance that has ended and therefore cannot be suspended; a process
+    /// with a newer release takes it.
     Leave(String),
-    /// Nothing here can run it: look again later.
+    /// Give the turn back for later, because this process cannot run it.
     Later(Duration),
-    /// What begins the execution is not visible yet: nothing is delivered before.
+    /// Give the turn back, because the message that begins the execution is not yet visible.
     Early,
 }
 
-/// An execution in memory, ready for its messages.
-enum Ready {
+/// Whether an execution is ready for its messages.
+enum ReadyExecution {
     Yes(Box<Execution>),
-    No(Plan),
+    No(TurnPlan),
 }
 
 impl TurnRunner {
-    pub(super) fn new(shared: Arc<Shared>, sticky: Sticky) -> Self {
+    pub(super) fn new(shared: Arc<RuntimeShared>, sticky: Sticky) -> Self {
         Self { shared, sticky, uncommitted: Uncommitted::default() }
     }
 
-    /// Runs a turn and commits it, or gives it back.
-    pub(super) async fn run(&self, item: OrchestrationItem, slot: Slot<'_>) {
+    /// Runs a turn, and commits it or gives it back.
+    pub(super) async fn run(&self, item: OrchestrationItem, slot: RunSlot<'_>) {
         let renewal = TurnRenewal::start(&self.shared, &item.lock_token);
         let (instance, token, life) = (item.instance.clone(), item.lock_token.clone(), item.life);
         let planned = self.plan(item).await;
-        // Others run while this one is committed: commits of many turns share a transaction.
+        // Other turns run while this one is committed: commits of many turns share a transaction.
         drop(slot);
         let ended = match planned {
-            Ok(Plan::Commit(ack, execution)) => {
+            Ok(TurnPlan::Commit(ack, execution)) => {
                 match commit(&self.shared, &self.uncommitted, *ack, life).await {
                     Err(error @ ProviderError::Permanent { .. }) => {
                         let reason = format!(
@@ -86,11 +87,12 @@ impl TurnRunner {
                         );
                         self.suspend(&instance, &token, reason).await
                     }
-                    // It is not the instance's fault, if the provider still hears that.
+                    // The attempt is not counted, because it is not the fault of the instance.
                     Err(error @ ProviderError::Retryable { .. }) => {
                         let provider = &self.shared.provider;
-                        let given = provider.abandon_orchestration_item(&token, None, true).await;
-                        given.and(Err(error))
+                        let abandoned =
+                            provider.abandon_orchestration_item(&token, None, true).await;
+                        abandoned.and(Err(error))
                     }
                     Ok(()) => {
                         self.keep(&instance, life, execution);
@@ -99,19 +101,19 @@ impl TurnRunner {
                     lost => lost,
                 }
             }
-            Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
-            Ok(Plan::Leave(reason)) => {
+            Ok(TurnPlan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
+            Ok(TurnPlan::Leave(reason)) => {
                 tracing::warn!(%instance, reason, "an ended instance is left to another process");
                 self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
             }
-            Ok(Plan::Later(delay)) => {
+            Ok(TurnPlan::Later(delay)) => {
                 tracing::warn!(
                     %instance,
-                    "no code is registered here for this instance: it is left to another process"
+                    "no code is registered here for this instance; it is left to another process"
                 );
                 self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
             }
-            Ok(Plan::Early) => {
+            Ok(TurnPlan::Early) => {
                 self.shared.provider.abandon_orchestration_item(&token, Some(EARLY), true).await
             }
             Err(error) => Err(error),
@@ -120,11 +122,11 @@ impl TurnRunner {
         match ended {
             Ok(()) => {}
             Err(ProviderError::LockLost) => {
-                tracing::debug!(%instance, "a turn lost its lease, and will be tried again");
+                tracing::debug!(%instance, "a turn lost its lease; will try again");
             }
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::warn!(%instance, error, "a turn failed, and will be tried again");
+                tracing::warn!(%instance, error, "a turn failed; will try again");
             }
         }
     }
@@ -147,7 +149,8 @@ impl TurnRunner {
         reason: String,
     ) -> Result<(), ProviderError> {
         let reason = ack::printable(reason);
-        // The whole text is stored with the instance, which comes here again at every start.
+        // The whole text is stored with the instance; it is not logged, because the instance may be
+        // suspended again at every start.
         let short = reason.lines().next().unwrap_or_default();
         tracing::error!(%instance, reason = short, "the instance is suspended");
         tracing::debug!(%instance, "the instance is suspended\n{reason}");
@@ -155,25 +158,26 @@ impl TurnRunner {
         self.shared.suspended.store(true, Ordering::Relaxed);
         match self.shared.provider.admin() {
             Some(admin) => admin.suspend_item(token, Suspension::Mismatch { reason }).await,
-            // It cannot be held back, so it comes back; rarely, and uncounted.
+            // The provider cannot suspend it, so the turn is given back with a delay, without
+            // counting the attempt.
             None => self.shared.provider.abandon_orchestration_item(token, Some(LATER), true).await,
         }
     }
 
-    async fn plan(&self, mut item: OrchestrationItem) -> Result<Plan, ProviderError> {
+    async fn plan(&self, mut item: OrchestrationItem) -> Result<TurnPlan, ProviderError> {
         if let Some(reason) = item.corrupt.take() {
             let ended = item.state.is_some_and(InstanceState::is_ended);
-            return Ok(if ended { Plan::Leave(reason) } else { Plan::Suspend(reason) });
+            return Ok(if ended { TurnPlan::Leave(reason) } else { TurnPlan::Suspend(reason) });
         }
         let incoming = Incoming::sort(item);
         if incoming.is_early() {
-            return Ok(Plan::Early);
+            return Ok(TurnPlan::Early);
         }
         if !incoming.is_live() {
             if incoming.closes {
                 self.close_children(&incoming.item).await?;
             }
-            return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
+            return Ok(TurnPlan::Commit(Box::new(ack::without_effect(incoming)), None));
         }
         let excused = self.uncommitted.excused(incoming.item.life);
         if incoming.item.attempt > self.shared.options.attempts_max.saturating_add(excused) {
@@ -182,26 +186,26 @@ impl TurnRunner {
                 ..FlowError::new(FailureKind::Poison, POISONED)
             };
             let parent = self.parent(&incoming).await?;
-            // First, because the commit removes all messages of the lane, and nothing else will
-            // come of this instance any more.
+            // The children are closed before the commit, because the commit removes all messages of
+            // the instance and no other turn follows.
             self.close_children(&incoming.item).await?;
-            return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
+            return Ok(TurnPlan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
         }
         self.turn(incoming).await
     }
 
-    async fn turn(&self, mut incoming: Incoming) -> Result<Plan, ProviderError> {
+    async fn turn(&self, mut incoming: Incoming) -> Result<TurnPlan, ProviderError> {
         let mut execution = match self.ready(&mut incoming).await? {
-            Ready::Yes(execution) => *execution,
-            Ready::No(plan) => return Ok(plan),
+            ReadyExecution::Yes(execution) => *execution,
+            ReadyExecution::No(plan) => return Ok(plan),
         };
         let messages = std::mem::take(&mut incoming.messages);
         let result = match execution.deliver(messages, incoming.item.now.0) {
             Ok(result) => result,
-            Err(foreign) => return Ok(Plan::Suspend(foreign.to_string())),
+            Err(nondeterminism) => return Ok(TurnPlan::Suspend(nondeterminism.to_string())),
         };
         if let Some(reason) = unregistered::find(&self.shared, &result.events) {
-            return Ok(Plan::Suspend(reason));
+            return Ok(TurnPlan::Suspend(reason));
         }
         let warn_len = self.shared.options.history_warn_len;
         if incoming.item.last_event < warn_len && execution.last_event() >= warn_len {
@@ -213,13 +217,13 @@ impl TurnRunner {
         }
         let ack = ack::of(incoming, &execution, result);
         match ack {
-            Ok(ack) => Ok(Plan::Commit(Box::new(ack), Some(execution))),
-            Err(error) => Ok(Plan::Suspend(error.to_string())),
+            Ok(ack) => Ok(TurnPlan::Commit(Box::new(ack), Some(execution))),
+            Err(error) => Ok(TurnPlan::Suspend(error.to_string())),
         }
     }
 
-    /// The execution: begun, still in memory, or replayed.
-    async fn ready(&self, incoming: &mut Incoming) -> Result<Ready, ProviderError> {
+    /// Returns the execution: a new one, the one in memory, or one replayed from its history.
+    async fn ready(&self, incoming: &mut Incoming) -> Result<ReadyExecution, ProviderError> {
         if let Some(beginning) = &incoming.beginning {
             return Ok(self.begun(incoming, beginning));
         }
@@ -228,9 +232,11 @@ impl TurnRunner {
             Stamp { life: item.life, execution: item.execution, last_event: item.last_event };
         if let Some(execution) = self.sticky.take(&item.instance, stamp) {
             metrics::counter!("wakeline_flow_turns_total", "from" => "memory").increment(1);
-            return Ok(match execution.foreign() {
-                Some(foreign) => Ready::No(Plan::Suspend(foreign.to_string())),
-                None => Ready::Yes(Box::new(execution)),
+            return Ok(match execution.nondeterminism() {
+                Some(nondeterminism) => {
+                    ReadyExecution::No(TurnPlan::Suspend(nondeterminism.to_string()))
+                }
+                None => ReadyExecution::Yes(Box::new(execution)),
             });
         }
         metrics::counter!("wakeline_flow_turns_total", "from" => "history").increment(1);
@@ -244,7 +250,7 @@ impl TurnRunner {
         Ok(self.replayed(incoming, history))
     }
 
-    fn begun(&self, incoming: &Incoming, beginning: &Beginning) -> Ready {
+    fn begun(&self, incoming: &Incoming, beginning: &Beginning) -> ReadyExecution {
         metrics::counter!("wakeline_flow_turns_total", "from" => "start").increment(1);
         let (name, registry) = (beginning.name.as_str(), &self.shared.registry);
         let (code, delay) = match (&beginning.version, &beginning.not_before) {
@@ -252,46 +258,46 @@ impl TurnRunner {
             (None, Some(version)) => (registry.newest_from(name, version), NEWER),
             (None, None) => (registry.newest(name), LATER),
         };
-        let Some(code) = code else { return Ready::No(Plan::Later(delay)) };
-        let setting = setting(&incoming.item, beginning.execution);
-        let start = Start {
+        let Some(code) = code else { return ReadyExecution::No(TurnPlan::Later(delay)) };
+        let setup = setup(&incoming.item, beginning.execution);
+        let start = ExecutionStart {
             input: beginning.input.clone(),
             parent: beginning.parent.clone(),
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             carried: beginning.carried.clone(),
         };
-        match setting {
-            Ok(setting) => Ready::Yes(Box::new(Execution::start(&code, setting, start))),
-            Err(reason) => Ready::No(Plan::Suspend(reason)),
+        match setup {
+            Ok(setup) => ReadyExecution::Yes(Box::new(Execution::start(&code, setup, start))),
+            Err(reason) => ReadyExecution::No(TurnPlan::Suspend(reason)),
         }
     }
 
-    fn replayed(&self, incoming: &Incoming, history: Vec<Event>) -> Ready {
+    fn replayed(&self, incoming: &Incoming, history: Vec<Event>) -> ReadyExecution {
         let Some(EventKind::Started { name, version, .. }) =
             history.first().map(|event| &event.kind)
         else {
-            let reason = "the history is corrupt: it has no first event that says what was started"
+            let reason = "the history is corrupt: its first event does not name the orchestration"
                 .to_owned();
-            return Ready::No(Plan::Suspend(reason));
+            return ReadyExecution::No(TurnPlan::Suspend(reason));
         };
         let Some(code) = self.shared.registry.exact(name.as_str(), version) else {
-            return Ready::No(Plan::Later(LATER));
+            return ReadyExecution::No(TurnPlan::Later(LATER));
         };
-        let setting = match setting(&incoming.item, incoming.item.execution) {
-            Ok(setting) => setting,
-            Err(reason) => return Ready::No(Plan::Suspend(reason)),
+        let setup = match setup(&incoming.item, incoming.item.execution) {
+            Ok(setup) => setup,
+            Err(reason) => return ReadyExecution::No(TurnPlan::Suspend(reason)),
         };
-        match Execution::replay(&code, setting, history) {
-            Ok(execution) => Ready::Yes(Box::new(execution)),
-            Err(error) => Ready::No(Plan::Suspend(error.to_string())),
+        match Execution::replay(&code, setup, history) {
+            Ok(execution) => ReadyExecution::Yes(Box::new(execution)),
+            Err(error) => ReadyExecution::No(TurnPlan::Suspend(error.to_string())),
         }
     }
 
-    /// Closes the children of an instance that has ended, or is given up. A history that cannot be
-    /// read does not say which; that is not worth trying for ever.
+    /// Closes the children of an instance that has ended or is given up. If its history cannot be
+    /// read, the children are unknown; this is logged and not repeated forever.
     async fn close_children(&self, item: &OrchestrationItem) -> Result<(), ProviderError> {
         let (provider, instance) = (self.shared.provider.as_ref(), &item.instance);
-        match close_children(provider, (instance, item.execution), usize::MAX).await {
+        match close_children(provider, instance, item.execution, usize::MAX).await {
             Err(error @ ProviderError::Permanent { .. }) => {
                 tracing::error!(%instance, error = error_chain(&error), "children were not closed");
                 Ok(())
@@ -300,7 +306,7 @@ impl TurnRunner {
         }
     }
 
-    /// Who waits for an instance that is given up.
+    /// Returns the parent that waits for an instance that is given up.
     async fn parent(
         &self,
         incoming: &Incoming,
@@ -320,7 +326,7 @@ impl TurnRunner {
     }
 }
 
-fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> {
+fn setup(item: &OrchestrationItem, execution: u64) -> Result<ExecutionSetup, String> {
     let decode = |entry: &wakeline_store::flow::KvEntry| {
         let value = serde_json::from_slice(&entry.value);
         value.map(|value| (entry.key.clone(), value)).map_err(|error| {
@@ -328,5 +334,5 @@ fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> 
         })
     };
     let kv: Result<_, _> = item.kv.iter().map(decode).collect();
-    Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
+    Ok(ExecutionSetup { instance: item.instance.clone(), execution, kv: kv? })
 }

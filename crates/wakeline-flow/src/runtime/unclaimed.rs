@@ -1,10 +1,10 @@
-//! Fails what no worker has claimed for too long, if the runtime was told to.
+//! Fails work that no worker has claimed for too long, if the runtime is configured to do so.
 //!
 //! # Invariants
-//! * Only what waits for its first claim by a worker with its code is failed: pending instances and
-//!   activities. An instance that has begun is left alone.
-//! * An activity is claimed before it is failed, so a worker that comes up meanwhile either has it
-//!   or does not get it.
+//! * Only pending instances and activities are failed, which wait for their first claim by a worker
+//!   with their code. Instances that have begun are not.
+//! * An activity is claimed before it is failed, so a worker that starts meanwhile either has it
+//!   already or does not get it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use wakeline_core::{
     ActivityFilter, ActivityName, ActivityNames, InstanceId, OwnerId, TagFilter, error_chain,
 };
 use wakeline_store::flow::{
-    FindUnclaimed, InstanceState, Unclaimed, UnclaimedWhat, Watched, WorkKey,
+    FindUnclaimed, InstanceState, Unclaimed, UnclaimedWork, Watched, WorkKey,
 };
 
-use super::Shared;
+use super::RuntimeShared;
 use crate::client::UNCLAIMED_AFTER;
 use crate::error::{FailureKind, FlowError};
-use crate::message::WorkItem;
-use crate::provider::{ProviderAdmin, ProviderError, Session, WorkFilter};
+use crate::message::FlowMessage;
+use crate::provider::{ProviderAdmin, ProviderError, SessionLock, WorkFilter};
 
-/// Most that is looked at in one round.
+/// The maximum number of items that are read in one round.
 const ROUND_MAX: u32 = 1_000;
-/// Most that is counted for the metric, as by a server.
+/// The maximum of the metric, as in a server.
 const COUNT_MAX: u32 = 10_000;
-/// Longest time between two rounds.
+/// The longest time between two rounds.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Late activities of a name, and the error of each.
+/// The late activities of one name, each with the error that it fails with.
 type Late = HashMap<(InstanceId, WorkKey), FlowError>;
 
-/// Fails what waits longer than that, round by round, until the runtime closes.
-pub(super) async fn fail_late(shared: Arc<Shared>, timeout: Duration) {
+/// Fails items that have waited longer than the timeout, in rounds, until the runtime closes.
+pub(super) async fn fail_late(shared: Arc<RuntimeShared>, timeout: Duration) {
     let pause = (timeout / 4).clamp(Duration::from_millis(100), PAUSE_MAX);
     loop {
         tokio::select! {
@@ -47,7 +47,7 @@ pub(super) async fn fail_late(shared: Arc<Shared>, timeout: Duration) {
     }
 }
 
-async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> {
+async fn round(shared: &RuntimeShared, timeout: Duration) -> Result<(), ProviderError> {
     let Some(admin) = shared.provider.admin() else { return Ok(()) };
     let find = FindUnclaimed { instances: None, waited_min: timeout, limit: ROUND_MAX };
     let late = admin.unclaimed(find).await?;
@@ -56,8 +56,8 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
     for Unclaimed { instance, what, .. } in late {
         let error = too_late(&what, timeout);
         match what {
-            UnclaimedWhat::Turn(_) => fail_pending(admin, &instance, error).await?,
-            UnclaimedWhat::Work(key, route) => {
+            UnclaimedWork::Turn(_) => fail_pending(admin, &instance, error).await?,
+            UnclaimedWork::Work(key, route) => {
                 if let Some(name) = route.name {
                     activities.entry(name).or_default().insert((instance, key), error);
                 }
@@ -70,7 +70,8 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
     Ok(())
 }
 
-/// Counts what is unclaimed in the same way as a server, whatever this runtime fails and when.
+/// Sets the metric of unclaimed items in the same way as a server does, independent of the timeout
+/// of this runtime.
 async fn count(admin: &dyn ProviderAdmin) -> Result<(), ProviderError> {
     let find = FindUnclaimed { instances: None, waited_min: UNCLAIMED_AFTER, limit: COUNT_MAX };
     let unclaimed = admin.unclaimed(find).await?;
@@ -83,7 +84,7 @@ async fn fail_pending(
     instance: &InstanceId,
     error: FlowError,
 ) -> Result<(), ProviderError> {
-    let Watched::There(detail) = admin.instance(instance).await? else { return Ok(()) };
+    let Watched::Found(detail) = admin.instance(instance).await? else { return Ok(()) };
     if detail.state == InstanceState::Pending
         && admin.terminate(instance, error.clone(), None).await?
     {
@@ -92,22 +93,22 @@ async fn fail_pending(
     Ok(())
 }
 
-/// Fails the late activities of a name. Others that come with them are given back at the end: if
-/// that were done at once, the next claim would return the same one. Their age begins again then,
-/// because a lease replaces the time since when they could be claimed.
+/// Fails the late activities of a name. Others that are claimed with them are given back at the
+/// end, because the next claim would otherwise return the same ones. Their waiting time then begins
+/// again, because a lease replaces the time since which they could be claimed.
 async fn fail_activities(
-    shared: &Shared,
+    shared: &RuntimeShared,
     name: ActivityName,
     late: Late,
 ) -> Result<(), ProviderError> {
     let names = ActivityNames::Of(Arc::new([name].into()));
     let activities = ActivityFilter { tags: TagFilter::Any, names };
-    // Sessions are claimed for an owner that runs nothing and releases them at the end. Without
-    // any, late work of sessions could not fail; that of a session which a worker owns fails once
-    // the session has ended.
+    // Sessions are claimed for an owner that runs nothing and releases them at the end. Otherwise
+    // late activities of sessions could not be failed. Those of a session that a worker owns fail
+    // once the session has ended.
     let owner = OwnerId::new(uuid::Uuid::new_v4().to_string()).ok();
     let session = shared.sessions.claim().zip(owner);
-    let session = session.map(|(session, owner)| Session { owner, ..session });
+    let session = session.map(|(session, owner)| SessionLock { owner, ..session });
     let filter = WorkFilter { activities, session };
     let mut kept = Vec::new();
     let failed = fail_found(shared, &filter, late, &mut kept).await;
@@ -115,7 +116,7 @@ async fn fail_activities(
     for token in kept {
         if let Err(error) = provider.abandon_work_item(&token, None, true).await {
             let error = error_chain(&error);
-            tracing::debug!(error, "an activity was not given back; its lease ends by itself");
+            tracing::debug!(error, "could not give back an activity; its lease will expire");
         }
     }
     if let Some(session) = filter.session {
@@ -124,10 +125,10 @@ async fn fail_activities(
     failed
 }
 
-/// Claims activities until all late ones are found, or a round is over. Those that are not late are
-/// left in `kept`, by their tokens.
+/// Claims activities until all late ones are found or the round is over. The tokens of those that
+/// are not late are added to `kept`.
 async fn fail_found(
-    shared: &Shared,
+    shared: &RuntimeShared,
     filter: &WorkFilter,
     mut late: Late,
     kept: &mut Vec<String>,
@@ -138,7 +139,7 @@ async fn fail_found(
             break;
         }
         let Some(work) = provider.fetch_work_item_for(filter, lease, None).await? else { break };
-        let WorkItem::ActivityExecute(task) = work.item else {
+        let FlowMessage::ActivityExecute(task) = work.item else {
             kept.push(work.lock_token);
             continue;
         };
@@ -149,13 +150,13 @@ async fn fail_found(
         };
         let (instance, text) = (&task.instance, error_chain(&error));
         tracing::warn!(%instance, error = text, "an activity has failed");
-        let done = WorkItem::activity_done(&task, Err(error));
+        let done = FlowMessage::activity_done(&task, Err(error));
         provider.ack_work_item(&work.lock_token, Some(done)).await?;
     }
     Ok(())
 }
 
-fn too_late(what: &UnclaimedWhat, timeout: Duration) -> FlowError {
+fn too_late(what: &UnclaimedWork, timeout: Duration) -> FlowError {
     let words = format!("{what} within {} ms", timeout.as_millis());
     FlowError::new(FailureKind::Timeout, words)
 }

@@ -1,12 +1,12 @@
-//! Activities, timers, events, completion, replay.
+//! Tests of activities, timers, events, completion and replay.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::Timestamp;
 use wakeline_flow::{
-    Activity, ActivityContext, End, FailureKind, FlowError, OrchestrationContext, Registry, Start,
-    WorkItem, select2,
+    Activity, ActivityContext, ExecutionStart, FailureKind, FlowError, FlowMessage,
+    OrchestrationContext, Registry, TurnEnd, select2,
 };
 
 use crate::script::{
@@ -27,7 +27,7 @@ fn chained() -> Registry {
 }
 
 #[test]
-fn activities_timers_and_events_follow_each_other_and_replay() {
+fn a_chain_of_activity_timer_and_event_replays() {
     for forgetful in [false, true] {
         let mut script = Script::new(&chained(), 3);
         script.forgetful = forgetful;
@@ -37,13 +37,13 @@ fn activities_timers_and_events_follow_each_other_and_replay() {
         let second = script.turn(vec![done(3, 6)]);
         assert_eq!(second.effects.timers[0].fire_at, script.now + 60_000_000);
         let timer = second.effects.timers[0].event;
-        assert_eq!(script.turn(vec![raised("more", 1)]).end, End::Open);
+        assert_eq!(script.turn(vec![raised("more", 1)]).end, TurnEnd::Open);
         let third = script.turn(vec![fired(timer)]);
         assert_eq!(third.effects.activities[0].input.as_str(), "7");
         let last = script.turn(vec![done(third.effects.activities[0].event, 14)]);
         assert_eq!(last.end, completed(14));
         assert!(script.execution.has_ended());
-        let told = [
+        let event_texts = [
             "started",
             "run double 3",
             "ran 3 6",
@@ -55,22 +55,22 @@ fn activities_timers_and_events_follow_each_other_and_replay() {
             "ran 12 14",
             "completed 14",
         ];
-        assert_eq!(script.told(), told);
+        assert_eq!(script.event_texts(), event_texts);
     }
 }
 
 #[test]
-fn messages_that_do_not_fit_are_dropped_without_an_event() {
+fn messages_that_do_not_match_are_dropped_without_an_event() {
     let mut script = Script::new(&chained(), 3);
     script.turn(vec![]);
-    let other = |execution, event| WorkItem::ActivityDone {
+    let other = |execution, event| FlowMessage::ActivityDone {
         instance: id("i"),
         execution,
         event,
         identity: None,
         result: Ok(wakeline_flow::Json::null()),
     };
-    let elsewhere = WorkItem::EventRaised {
+    let elsewhere = FlowMessage::EventRaised {
         instance: id("j"),
         name: "more".into(),
         data: wakeline_flow::Json::null(),
@@ -79,14 +79,14 @@ fn messages_that_do_not_fit_are_dropped_without_an_event() {
         vec![other(2, 3), other(1, 2), other(1, 99), fired(3), child_done(3, 1), elsewhere];
     let turn = script.turn(strays);
     assert!(turn.events.is_empty());
-    assert_eq!(turn.end, End::Open);
+    assert_eq!(turn.end, TurnEnd::Open);
     script.turn(vec![done(3, 6), done(3, 7)]);
-    assert_eq!(script.told(), ["started", "run double 3", "ran 3 6", "timer"]);
+    assert_eq!(script.event_texts(), ["started", "run double 3", "ran 3 6", "timer"]);
     assert!(script.turn(vec![done(3, 6)]).events.is_empty());
 }
 
 #[test]
-fn time_of_a_turn_is_what_the_code_calls_now_also_on_replay() {
+fn now_is_the_time_of_the_turn_also_on_replay() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let before = ctx.now();
         let since = ctx.system_time().duration_since(std::time::UNIX_EPOCH).expect("later");
@@ -105,15 +105,15 @@ fn time_of_a_turn_is_what_the_code_calls_now_also_on_replay() {
 }
 
 #[test]
-fn failure_of_an_activity_reaches_the_code_as_it_was() {
+fn the_failure_of_an_activity_reaches_the_code_unchanged() {
     let mut script = Script::new(&chained(), 3);
     script.turn(vec![]);
     let error = FlowError::new(FailureKind::Poison, "crashed too often");
-    assert_eq!(script.turn(vec![failed(3, error.clone())]).end, End::Failed(error));
+    assert_eq!(script.turn(vec![failed(3, error.clone())]).end, TurnEnd::Failed(error));
 }
 
 #[test]
-fn losers_of_a_select_are_cancelled_and_their_results_dropped() {
+fn the_losers_of_a_select_are_cancelled_and_their_results_dropped() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let slow = ctx.activity::<_, u32>("slow", ());
         select2(slow, ctx.sleep(Duration::from_secs(1))).await;
@@ -131,11 +131,11 @@ fn losers_of_a_select_are_cancelled_and_their_results_dropped() {
 }
 
 #[test]
-fn cancellation_ends_code_that_does_not_care_and_gives_up_what_is_open() {
+fn cancellation_ends_code_that_does_not_handle_it_and_cancels_open_operations() {
     let mut script = Script::new(&chained(), 3);
     script.turn(vec![]);
     let turn = script.turn(vec![cancel("enough")]);
-    assert_eq!(turn.end, End::Cancelled("enough".into()));
+    assert_eq!(turn.end, TurnEnd::Cancelled("enough".into()));
     assert_eq!(turn.effects.cancelled_activities, [3]);
     assert!(script.replayed().expect("replays").has_ended());
 }
@@ -145,7 +145,7 @@ async fn double(_ctx: ActivityContext, n: u32) -> Result<u32, String> {
 }
 
 #[test]
-fn functions_are_called_with_their_types_by_their_registered_names() {
+fn functions_are_called_by_their_registered_names() {
     let flow = |ctx: OrchestrationContext, n: u32| async move { ctx.call(double, n).await };
     let registry = registry(|r| r.orchestration("flow", flow).activity("double", double));
     let mut script = Script::new(&registry, 4);
@@ -157,7 +157,7 @@ fn functions_are_called_with_their_types_by_their_registered_names() {
 /// An instance that was deleted may be started again under its id while its activities and children
 /// still run.
 #[test]
-fn completions_for_another_life_of_the_instance_are_dropped() {
+fn completions_for_another_instance_with_the_same_id_are_dropped() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let (activity, child) =
             (ctx.activity::<_, u32>("a", ()).start(), ctx.child::<_, u32>("c", ()).start());
@@ -166,21 +166,22 @@ fn completions_for_another_life_of_the_instance_are_dropped() {
     let registry = registry(|r| r.orchestration("flow", flow));
     let code = registry.newest("flow").expect("registered");
     let ends = |seed| {
-        let start = Start { input: json(()), parent: None, seed, carried: Vec::new() };
+        let start = ExecutionStart { input: json(()), parent: None, seed, carried: Vec::new() };
         let mut life = Script::with(Arc::clone(&code), start);
         let effects = life.turn(vec![]).effects;
         let task = &effects.activities[0];
-        let activity = WorkItem::ActivityDone {
+        let activity = FlowMessage::ActivityDone {
             instance: task.instance.clone(),
             execution: task.execution,
             event: task.event,
             identity: task.identity.clone(),
             result: Ok(json(1)),
         };
-        let WorkItem::StartOrchestration { parent: Some(parent), .. } = &effects.starts[0] else {
+        let FlowMessage::StartOrchestration { parent: Some(parent), .. } = &effects.starts[0]
+        else {
             panic!("the parent waits for it")
         };
-        let child = WorkItem::ChildDone {
+        let child = FlowMessage::ChildDone {
             instance: parent.instance.clone(),
             execution: parent.execution,
             event: parent.event,

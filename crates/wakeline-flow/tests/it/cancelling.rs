@@ -1,8 +1,8 @@
-//! Cancellation, and code that looks after it.
+//! Tests of cancellation, and of code that handles it.
 
 use std::time::Duration;
 
-use wakeline_flow::{Either, End, FailureKind, FlowError, OrchestrationContext, select2};
+use wakeline_flow::{Either, FailureKind, FlowError, OrchestrationContext, TurnEnd, select2};
 
 use crate::script::{Script, cancel, completed, done, failed, fired, raised, registry};
 
@@ -24,11 +24,11 @@ fn code_that_waits_for_cancellation_cleans_up_first() {
         script.forgetful = forgetful;
         script.turn(vec![]);
         let turn = script.turn(vec![cancel("too late"), cancel("again")]);
-        assert_eq!(turn.end, End::Open);
+        assert_eq!(turn.end, TurnEnd::Open);
         assert_eq!(turn.effects.cancelled_activities, [3]);
         let unbook = turn.effects.activities[0].event;
         assert_eq!(script.turn(vec![done(unbook, ())]).end, completed("undone: too late"));
-        let told = [
+        let event_texts = [
             "started",
             "run book null",
             "cancel too late",
@@ -37,12 +37,12 @@ fn code_that_waits_for_cancellation_cleans_up_first() {
             "ran 7 null",
             "completed \"undone: too late\"",
         ];
-        assert_eq!(script.told(), told);
+        assert_eq!(script.event_texts(), event_texts);
     }
 }
 
 #[test]
-fn interest_in_cancellation_ends_with_its_future() {
+fn dropping_the_cancellation_future_ends_its_effect() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         select2(ctx.event::<()>("go"), ctx.cancelled()).await;
         ctx.event::<()>("never").await
@@ -50,11 +50,11 @@ fn interest_in_cancellation_ends_with_its_future() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
     script.turn(vec![raised("go", ())]);
-    assert_eq!(script.turn(vec![cancel("stop")]).end, End::Cancelled("stop".into()));
+    assert_eq!(script.turn(vec![cancel("stop")]).end, TurnEnd::Cancelled("stop".into()));
 }
 
 #[test]
-fn code_that_said_it_cares_goes_on_until_it_asks() {
+fn after_on_cancel_the_code_continues_until_it_checks() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         ctx.on_cancel();
         let mut rounds = 0;
@@ -69,19 +69,19 @@ fn code_that_said_it_cares_goes_on_until_it_asks() {
         script.forgetful = forgetful;
         script.turn(vec![]);
         script.turn(vec![fired(3)]);
-        assert_eq!(script.turn(vec![cancel("stop")]).end, End::Open);
+        assert_eq!(script.turn(vec![cancel("stop")]).end, TurnEnd::Open);
         assert_eq!(script.turn(vec![fired(6)]).end, completed(2));
     }
 }
 
 #[test]
-fn error_of_a_cancelled_child_is_no_cancellation_of_the_parent() {
+fn the_error_of_a_cancelled_child_does_not_cancel_the_parent() {
     let flow =
         |ctx: OrchestrationContext, (): ()| async move { ctx.activity::<_, ()>("part", ()).await };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
     let error = FlowError::new(FailureKind::Cancelled, "part was cancelled");
-    assert_eq!(script.turn(vec![failed(3, error.clone())]).end, End::Failed(error));
+    assert_eq!(script.turn(vec![failed(3, error.clone())]).end, TurnEnd::Failed(error));
 }
 
 #[test]
@@ -92,5 +92,5 @@ fn code_that_cleans_up_and_fails_as_cancelled_counts_as_cancelled() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
-    assert_eq!(script.turn(vec![cancel("stop")]).end, End::Cancelled("stop".into()));
+    assert_eq!(script.turn(vec![cancel("stop")]).end, TurnEnd::Cancelled("stop".into()));
 }

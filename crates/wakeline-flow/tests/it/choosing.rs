@@ -1,16 +1,16 @@
-//! Selecting, joining, timeouts, dropping.
+//! Tests of select, join, timeouts and dropped operations.
 
 use std::time::Duration;
 
 use wakeline_flow::{
-    Either, Either3, End, FailureKind, FlowError, OrchestrationContext, join, join3, race, select2,
-    select3, try_join_all,
+    Either, Either3, FailureKind, FlowError, OrchestrationContext, TurnEnd, join, join3, race,
+    select2, select3, try_join_all,
 };
 
 use crate::script::{Script, completed, done, failed, fired, raised, registry};
 
 #[test]
-fn select_takes_what_was_delivered_first_within_one_turn() {
+fn select_returns_the_result_delivered_first_within_a_turn() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let a = ctx.activity::<_, u32>("a", ());
         let b = ctx.activity::<_, u32>("b", ());
@@ -33,7 +33,7 @@ fn select_takes_what_was_delivered_first_within_one_turn() {
 }
 
 #[test]
-fn select_of_three_and_race_name_the_winner() {
+fn select3_and_race_return_the_winner() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let names = ["x", "y", "z"];
         let (index, value) = race(names.map(|name| ctx.activity::<_, u32>(name, ()))).await;
@@ -74,7 +74,7 @@ fn joins_keep_the_order_of_their_arguments() {
 }
 
 #[test]
-fn first_error_of_a_try_join_gives_the_rest_up() {
+fn first_error_of_a_try_join_cancels_the_others() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         try_join_all((0..4).map(|n| ctx.activity::<_, u32>("part", n))).await
     };
@@ -84,13 +84,13 @@ fn first_error_of_a_try_join_gives_the_rest_up() {
         script.turn(vec![]);
         script.turn(vec![done(5, 0)]);
         let turn = script.turn(vec![failed(4, "broke".into())]);
-        assert_eq!(turn.end, End::Failed("broke".into()));
+        assert_eq!(turn.end, TurnEnd::Failed("broke".into()));
         assert_eq!(turn.effects.cancelled_activities, [3, 6]);
     }
 }
 
 #[test]
-fn activity_that_takes_too_long_is_cancelled_and_fails_with_timeout() {
+fn an_activity_that_exceeds_its_timeout_is_cancelled_and_fails() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let slow = ctx.activity::<_, u32>("slow", ()).timeout(Duration::from_secs(5));
         match slow.await {
@@ -110,7 +110,7 @@ fn activity_that_takes_too_long_is_cancelled_and_fails_with_timeout() {
 }
 
 #[test]
-fn timeout_around_a_wait_gives_its_place_up() {
+fn an_expired_timeout_removes_its_event_wait_from_the_queue() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let first = ctx.timeout(Duration::from_secs(5), ctx.event::<u32>("approve")).await;
         let second = ctx.event::<u32>("approve").await?;
@@ -122,7 +122,7 @@ fn timeout_around_a_wait_gives_its_place_up() {
         script.turn(vec![]);
         script.turn(vec![fired(4)]);
         assert_eq!(script.turn(vec![raised("approve", 1)]).end, completed((true, 1)));
-        let told = [
+        let event_texts = [
             "started",
             "wait approve",
             "timer",
@@ -132,12 +132,12 @@ fn timeout_around_a_wait_gives_its_place_up() {
             "raised approve 1",
             "completed [true,1]",
         ];
-        assert_eq!(script.told(), told);
+        assert_eq!(script.event_texts(), event_texts);
     }
 }
 
 #[test]
-fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
+fn operations_started_and_dropped_in_one_turn_are_recorded_but_have_no_effect() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         drop(ctx.activity::<_, ()>("unwanted", ()).start());
         drop(ctx.sleep(Duration::from_secs(1)).start());
@@ -148,7 +148,7 @@ fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     let turn = script.turn(vec![]);
-    let told = [
+    let event_texts = [
         "started",
         "run unwanted null",
         "cancel run 3",
@@ -160,7 +160,7 @@ fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
         "forgo 9",
         "wait end",
     ];
-    assert_eq!(script.told(), told);
+    assert_eq!(script.event_texts(), event_texts);
     let effects = turn.effects;
     assert!(effects.activities.is_empty() && effects.cancelled_activities.is_empty());
     assert!(effects.timers.is_empty() && effects.cancelled_timers.is_empty());
@@ -168,7 +168,7 @@ fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
 }
 
 #[test]
-fn leaving_memory_records_nothing() {
+fn dropping_an_execution_records_nothing() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let kept = ctx.activity::<_, u32>("kept", ()).start();
         ctx.event::<()>("end").await?;
@@ -176,12 +176,12 @@ fn leaving_memory_records_nothing() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
-    script.execution = script.replayed().expect("the first one left nothing behind");
+    script.execution = script.replayed().expect("the first one recorded nothing");
     assert_eq!(script.turn(vec![done(3, 4), raised("end", ())]).end, completed(4));
 }
 
 #[test]
-fn select_of_tokio_works_where_it_is_biased() {
+fn a_biased_tokio_select_works() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let mut call = ctx.activity::<_, u32>("a", ()).start();
         let mut ticks = 0;

@@ -1,4 +1,4 @@
-//! Whose child an instance is.
+//! Tests of the relation between a child and its parent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn parent(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     ctx.child::<_, ()>("idler", ()).id("child").await
 }
 
-/// Whether the child is that of a parent, and whether it can be terminated as such.
+/// Whether the instance is a child of this parent, and whether it can be terminated as its child.
 async fn answers(admin: &dyn ProviderAdmin, parent: &Parent) -> (bool, bool) {
     let child = InstanceId::new("child").expect("valid");
     let error = FlowError::new(FailureKind::Terminated, "because");
@@ -27,11 +27,11 @@ async fn answers(admin: &dyn ProviderAdmin, parent: &Parent) -> (bool, bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_is_that_of_one_event_of_one_execution_of_one_life() {
+async fn a_child_belongs_to_one_event_of_one_execution_of_one_instance() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
     let registry = Registry::builder().orchestration("parent", parent);
-    let registry = registry.orchestration("idler", idler).build().expect("no name twice");
+    let registry = registry.orchestration("idler", idler).build().expect("no duplicate names");
     let runtime = Runtime::start(provider.clone(), registry).await.expect("started");
     let client = Client::new(provider.clone());
     client.start("p", "parent", &()).await.expect("started");
@@ -41,17 +41,17 @@ async fn a_child_is_that_of_one_event_of_one_execution_of_one_life() {
     else {
         panic!("{history:?}");
     };
-    let admin = provider.admin().expect("our own provider has it");
+    let admin = provider.admin().expect("the store provider has management functions");
     let instance = InstanceId::new("q").expect("valid");
     for other in [
         Parent { instance, ..own.clone() },
         Parent { execution: 2, ..own.clone() },
         Parent { event: own.event + 1, ..own.clone() },
-        Parent { identity: Some("another life".to_owned()), ..own.clone() },
+        Parent { identity: Some("another identity".to_owned()), ..own.clone() },
     ] {
         assert_eq!(answers(admin, &other).await, (false, false), "{other:?}");
     }
-    // As an earlier program named it.
+    // An earlier program wrote no identity.
     let earlier = Parent { identity: None, ..own.clone() };
     assert_eq!(answers(admin, &earlier).await, (true, true));
     runtime.shutdown(Duration::ZERO).await;

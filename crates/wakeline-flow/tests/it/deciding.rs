@@ -1,4 +1,5 @@
-//! The other decisions: children, status, values, messages; random numbers; panics; codecs.
+//! Tests of the other decisions (children, status, values, messages), of random numbers, panics and
+//! values that cannot be decoded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::time::Duration;
 
 use wakeline_core::KvKey;
 use wakeline_flow::{
-    ActivityPolicy, Backoff, End, EventKind, Execution, FailureKind, FlowError, Foreign, HookEmit,
-    HookSend, KvWrite, Orchestration, OrchestrationContext, Parent, QueueSend, Setting, Start,
-    WorkItem,
+    ActivityPolicy, Backoff, EventKind, Execution, ExecutionSetup, ExecutionStart, FailureKind,
+    FlowError, FlowMessage, HookEmit, HookSend, KvWrite, Nondeterminism, Orchestration,
+    OrchestrationContext, Parent, QueueSend, TurnEnd,
 };
 
 use crate::script::{Script, child_done, completed, done, id, json, raised, registry};
@@ -26,20 +27,20 @@ fn children_report_back_and_detached_ones_do_not() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     let turn = script.turn(vec![]);
     let [ship, audit] = &turn.effects.starts[..] else { panic!("two") };
-    let WorkItem::StartOrchestration { version, parent: Some(known), .. } = ship else {
+    let FlowMessage::StartOrchestration { version, parent: Some(known), .. } = ship else {
         panic!("attached")
     };
     let identity = known.identity.clone();
-    assert!(identity.is_some(), "another life of the instance has another one");
+    assert!(identity.is_some(), "another instance with the same id has another identity");
     let parent = Parent { instance: id("i"), execution: 1, event: 3, identity };
     assert_eq!((version.as_deref(), known), (Some("1.2.0"), &parent));
-    assert!(matches!(audit, WorkItem::StartOrchestration { parent: None, .. }));
-    assert!(script.turn(vec![child_done(4, "nobody waits")]).events.is_empty());
+    assert!(matches!(audit, FlowMessage::StartOrchestration { parent: None, .. }));
+    assert!(script.turn(vec![child_done(4, "not awaited")]).events.is_empty());
     assert_eq!(script.turn(vec![child_done(3, "parcel")]).end, completed(("parcel", "audit-1")));
 }
 
 #[test]
-fn dropped_child_is_cancelled_by_its_instance() {
+fn dropping_a_child_handle_requests_cancellation_of_the_child() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let child = ctx.child::<_, ()>("slow", ()).start();
         ctx.event::<()>("go").await?;
@@ -49,20 +50,20 @@ fn dropped_child_is_cancelled_by_its_instance() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.forgetful = true;
     let started = script.turn(vec![]).effects.starts;
-    let WorkItem::StartOrchestration { instance, parent, .. } = &started[0] else {
+    let FlowMessage::StartOrchestration { instance, parent, .. } = &started[0] else {
         panic!("the child is started")
     };
     let cancels = script.turn(vec![raised("go", ())]).effects.cancels;
-    let [WorkItem::CancelInstance { instance: cancelled, parent: by, .. }] = &cancels[..] else {
+    let [FlowMessage::CancelInstance { instance: cancelled, parent: by, .. }] = &cancels[..] else {
         panic!("one request: {cancels:?}")
     };
     assert_eq!((cancelled, by), (instance, parent));
-    assert!(by.is_some(), "another instance that took the id is left alone");
+    assert!(by.is_some(), "another instance with this id ignores the request");
 }
 
-/// The id of a child may be that of an instance that somebody else started.
+/// The id of a child may be that of an instance that another caller started.
 #[test]
-fn only_the_own_parent_cancels_a_child() {
+fn only_its_own_parent_can_cancel_a_child() {
     let flow = |ctx: OrchestrationContext, (): ()| async move { ctx.event::<u32>("n").await };
     let registry = registry(|r| r.orchestration("flow", flow));
     let code = registry.newest("flow").expect("registered");
@@ -73,9 +74,9 @@ fn only_the_own_parent_cancels_a_child() {
     let parent = |event| parent_of(1, event, Some("1"));
     // An earlier program wrote no identity.
     let (earlier, later) = (parent_of(1, 1, None), parent_of(2, 1, None));
-    let cancel = |parent| WorkItem::CancelInstance {
+    let cancel = |parent| FlowMessage::CancelInstance {
         instance: id("i"),
-        reason: "no longer wanted".to_owned(),
+        reason: "no longer needed".to_owned(),
         parent,
     };
     for (own, by, ends) in [
@@ -91,11 +92,12 @@ fn only_the_own_parent_cancels_a_child() {
         (None, parent(1), false),
         (parent(1), None, true),
     ] {
-        let setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
-        let start = Start { input: json(()), parent: own.clone(), seed: 7, carried: Vec::new() };
-        let turn = Execution::start(&code, setting, start).deliver(vec![cancel(by.clone())], 1);
+        let setup = ExecutionSetup { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let start =
+            ExecutionStart { input: json(()), parent: own.clone(), seed: 7, carried: Vec::new() };
+        let turn = Execution::start(&code, setup, start).deliver(vec![cancel(by.clone())], 1);
         let end = turn.expect("runs").end;
-        assert_eq!(matches!(end, End::Cancelled(_)), ends, "{own:?}, {by:?}: {end:?}");
+        assert_eq!(matches!(end, TurnEnd::Cancelled(_)), ends, "{own:?}, {by:?}: {end:?}");
     }
 }
 
@@ -109,14 +111,14 @@ async fn two_children(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError
 fn children_of(execution: u64, seed: u64) -> Vec<String> {
     let registry = registry(|r| r.orchestration("flow", two_children));
     let code = registry.newest("flow").expect("registered");
-    let setting = Setting { instance: id("i"), execution, kv: BTreeMap::new() };
-    let start = Start { input: json(()), parent: None, seed, carried: Vec::new() };
-    let turn = Execution::start(&code, setting, start).deliver(Vec::new(), 1).expect("runs");
+    let setup = ExecutionSetup { instance: id("i"), execution, kv: BTreeMap::new() };
+    let start = ExecutionStart { input: json(()), parent: None, seed, carried: Vec::new() };
+    let turn = Execution::start(&code, setup, start).deliver(Vec::new(), 1).expect("runs");
     turn.effects.starts.iter().map(|start| start.instance().to_string()).collect()
 }
 
 #[test]
-fn children_have_other_ids_in_every_execution_and_life() {
+fn child_ids_differ_between_executions_and_between_instances_with_the_same_id() {
     let runs = [children_of(1, 7), children_of(2, 7), children_of(1, 8)];
     let ids: std::collections::BTreeSet<_> = runs.iter().flatten().collect();
     assert_eq!(ids.len(), 6, "{runs:?}");
@@ -124,10 +126,10 @@ fn children_have_other_ids_in_every_execution_and_life() {
 }
 
 #[test]
-fn history_with_the_child_ids_of_earlier_programs_replays_and_goes_on() {
+fn a_history_with_child_ids_of_earlier_programs_replays_and_continues() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", two_children)), ());
     script.turn(vec![]);
-    // As it was recorded before ids named the execution.
+    // The history as recorded before ids contained the execution.
     for event in &mut script.history {
         let number = event.id;
         match &mut event.kind {
@@ -142,7 +144,7 @@ fn history_with_the_child_ids_of_earlier_programs_replays_and_goes_on() {
 }
 
 #[test]
-fn children_of_long_instances_get_short_ids_that_stay_the_same() {
+fn children_of_instances_with_long_ids_get_short_stable_ids() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let child = ctx.child::<_, ()>("c", ()).detached()?;
         ctx.event::<()>("end").await?;
@@ -151,17 +153,17 @@ fn children_of_long_instances_get_short_ids_that_stay_the_same() {
     let registry = registry(|r| r.orchestration("flow", flow));
     let code = registry.newest("flow").expect("registered");
     let instance = id(&"x".repeat(255));
-    let setting = Setting { instance, execution: 1, kv: BTreeMap::new() };
-    let start = Start { input: json(()), parent: None, seed: 0, carried: Vec::new() };
-    let mut execution = Execution::start(&code, setting.clone(), start);
+    let setup = ExecutionSetup { instance, execution: 1, kv: BTreeMap::new() };
+    let start = ExecutionStart { input: json(()), parent: None, seed: 0, carried: Vec::new() };
+    let mut execution = Execution::start(&code, setup.clone(), start);
     let turn = execution.deliver(Vec::new(), 1).expect("runs");
     let child = turn.effects.starts[0].instance().clone();
     assert_eq!(child.as_str().len(), 64);
-    assert!(Execution::replay(&code, setting, turn.events).is_ok());
+    assert!(Execution::replay(&code, setup, turn.events).is_ok());
 }
 
 #[test]
-fn values_are_those_of_the_start_with_the_own_changes() {
+fn values_are_the_initial_ones_with_the_executions_own_changes() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let before = ctx.kv_get::<u32>("count")?;
         ctx.kv_set("count", before.unwrap_or(0) + 1)?;
@@ -177,9 +179,9 @@ fn values_are_those_of_the_start_with_the_own_changes() {
     for forgetful in [false, true] {
         let registry = registry(|r| r.orchestration("flow", flow));
         let mut script = Script::new(&registry, ());
-        script.setting.kv = [("count", 1), ("old", 2)].map(|(k, v)| (key(k), json(v))).into();
-        let start = Start { input: json(()), parent: None, seed: 7, carried: Vec::new() };
-        script.execution = Execution::start(&script.code, script.setting.clone(), start);
+        script.setup.kv = [("count", 1), ("old", 2)].map(|(k, v)| (key(k), json(v))).into();
+        let start = ExecutionStart { input: json(()), parent: None, seed: 7, carried: Vec::new() };
+        script.execution = Execution::start(&script.code, script.setup.clone(), start);
         script.forgetful = forgetful;
         assert_eq!(script.turn(vec![]).effects.kv, [KvWrite::Set(key("count"), json(2))]);
         let turn = script.turn(vec![raised("go", ())]);
@@ -189,7 +191,7 @@ fn values_are_those_of_the_start_with_the_own_changes() {
 }
 
 #[test]
-fn status_messages_and_signals_leave_in_order() {
+fn status_changes_pushes_and_signals_are_sent_in_order() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         ctx.set_status("one");
         ctx.clear_status();
@@ -209,7 +211,7 @@ fn status_messages_and_signals_leave_in_order() {
 }
 
 #[test]
-fn what_is_emitted_leaves_in_order_and_is_replayed() {
+fn emitted_messages_are_sent_in_order_and_replayed() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         ctx.emit("customer-7", "order.paid", 1)?;
         ctx.emit(HookSend::to("customer-8").channel("north"), "order.sent", "x")?;
@@ -222,11 +224,11 @@ fn what_is_emitted_leaves_in_order_and_is_replayed() {
         Ok::<_, FlowError>(())
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
-    let told = |emit: &HookEmit| {
+    let event_texts = |emit: &HookEmit| {
         let channels = emit.channels.iter().map(ToString::to_string).collect::<Vec<_>>();
         (emit.event, emit.application.clone(), emit.event_type.to_string(), channels)
     };
-    let emits: Vec<_> = script.turn(vec![]).effects.emits.iter().map(told).collect();
+    let emits: Vec<_> = script.turn(vec![]).effects.emits.iter().map(event_texts).collect();
     let first = (3, "customer-7".to_owned(), "order.paid".to_owned(), vec![]);
     let second = (4, "customer-8".to_owned(), "order.sent".to_owned(), vec!["north".to_owned()]);
     assert_eq!(emits, [first, second]);
@@ -236,7 +238,7 @@ fn what_is_emitted_leaves_in_order_and_is_replayed() {
 }
 
 #[test]
-fn activities_say_who_runs_them_and_how_often() {
+fn activities_carry_their_tag_session_and_policy() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let call = ctx.activity::<_, ()>("render", ()).tag("gpu").session("s-1").attempts(5);
         let backoff = Backoff::Fixed { delay_ms: 10 };
@@ -256,7 +258,7 @@ fn activities_say_who_runs_them_and_how_often() {
 }
 
 #[test]
-fn names_that_are_none_are_errors_of_the_call() {
+fn invalid_names_are_errors_of_the_call() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let tag = ctx.activity::<_, ()>("a", ()).tag("").await;
         let child = ctx.child::<_, ()>("", ()).await;
@@ -268,7 +270,7 @@ fn names_that_are_none_are_errors_of_the_call() {
 }
 
 #[test]
-fn random_numbers_and_ids_are_the_same_on_replay_and_differ_otherwise() {
+fn random_numbers_and_ids_repeat_on_replay_and_differ_otherwise() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let ids = [ctx.uuid(), ctx.uuid()];
         ctx.event::<()>("go").await?;
@@ -279,7 +281,7 @@ fn random_numbers_and_ids_are_the_same_on_replay_and_differ_otherwise() {
     let registry = registry(|r| r.orchestration("flow", flow));
     let mut ends = Vec::new();
     for (seed, forgetful) in [(7, false), (7, true), (8, false)] {
-        let start = Start { input: json(()), parent: None, seed, carried: Vec::new() };
+        let start = ExecutionStart { input: json(()), parent: None, seed, carried: Vec::new() };
         let mut script = Script::with(registry.newest("flow").expect("registered"), start);
         script.forgetful = forgetful;
         script.turn(vec![]);
@@ -287,13 +289,13 @@ fn random_numbers_and_ids_are_the_same_on_replay_and_differ_otherwise() {
     }
     assert_eq!(ends[0], ends[1]);
     assert_ne!(ends[0], ends[2]);
-    let End::Completed(output) = &ends[0] else { panic!("completed") };
+    let TurnEnd::Completed(output) = &ends[0] else { panic!("completed") };
     let (ids, _): ([uuid::Uuid; 2], u64) = output.to().expect("decodes");
     assert!(ids[0] != ids[1] && ids[0].get_version_num() == 4);
 }
 
 #[test]
-fn panic_of_the_code_ends_nothing_and_is_told_like_other_defects() {
+fn a_panic_of_the_code_is_reported_and_does_not_end_the_execution() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let _open = ctx.activity::<_, ()>("open", ()).start();
         ctx.event::<()>("go").await?;
@@ -305,17 +307,17 @@ fn panic_of_the_code_ends_nothing_and_is_told_like_other_defects() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
     let panic = script.try_turn(vec![raised("go", ())]).expect_err("a panic");
-    assert_eq!(panic, Foreign::Panic { message: "lost my way".to_owned() });
+    assert_eq!(panic, Nondeterminism::Panic { message: "lost my way".to_owned() });
     assert!(!script.replayed().expect("replays").has_ended(), "as it was before the turn");
 }
 
 #[test]
-fn values_that_do_not_decode_fail_as_codec() {
+fn values_that_cannot_be_decoded_fail_as_codec() {
     let flow =
         |ctx: OrchestrationContext, n: u32| async move { ctx.activity::<_, u32>("a", n).await };
     let registry = registry(|r| r.orchestration("flow", flow));
     let kind = |end| match end {
-        End::Failed(error) => error.kind,
+        TurnEnd::Failed(error) => error.kind,
         other => panic!("{other:?}"),
     };
     assert_eq!(kind(Script::new(&registry, "text").turn(vec![]).end), FailureKind::Codec);
@@ -325,7 +327,7 @@ fn values_that_do_not_decode_fail_as_codec() {
 }
 
 #[test]
-fn executions_can_be_kept_by_any_thread() {
+fn executions_can_be_sent_between_threads() {
     fn sent<T: Send>() {}
     fn shared<T: Send + Sync>() {}
     sent::<Execution>();

@@ -1,4 +1,4 @@
-//! Nodes with older and newer code side by side.
+//! Tests with nodes that run older and newer code at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn versions(ctx: OrchestrationContext, first: bool) -> Result<String, Flow
     if first { ctx.continue_as_new(false).await } else { Ok(ctx.version().to_owned()) }
 }
 
-/// A node with this code.
+/// Starts a node with these versions of the code.
 async fn node(store: Arc<dyn FlowBackend>, known: &[&str]) -> (Runtime, Client) {
     let mut builder = Registry::builder();
     for version in known {
@@ -30,7 +30,7 @@ async fn node(store: Arc<dyn FlowBackend>, known: &[&str]) -> (Runtime, Client) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_continued_instance_never_goes_on_with_older_code() {
+async fn a_continued_instance_never_runs_older_code() {
     let memory = Arc::new(MemoryStore::with_tokio_clock());
     let store = Arc::new(FaultingStore::new(memory.clone()));
     store.fail_operation("commit_turn", 2, Fault::HangBefore);
@@ -62,9 +62,9 @@ async fn a_runtime_starts_while_mismatched_instances_are_retried() {
     runtime.shutdown(Duration::ZERO).await;
 }
 
-/// Dispatchers that wait hear of each piece.
+/// Waiting dispatchers are notified after each batch.
 #[tokio::test(start_paused = true)]
-async fn what_a_retry_resumed_before_it_failed_runs_at_once() {
+async fn instances_resumed_before_a_retry_failed_run_at_once() {
     let store = Arc::new(FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock())));
     let (other, elsewhere) = node(store.clone(), &["2.0.0"]).await;
     other.shutdown(Duration::ZERO).await;
@@ -81,12 +81,12 @@ async fn what_a_retry_resumed_before_it_failed_runs_at_once() {
     }
     store.fail_operation("retry_mismatched", 2, Fault::Before);
     let began = Instant::now();
-    let admin = provider.admin().expect("it has interventions");
+    let admin = provider.admin().expect("it has management functions");
     assert!(admin.retry_mismatched(Capabilities::Any).await.is_err());
     let client = Client::new(provider.clone());
     let version: String = client.wait("a", LONG).await.expect("completed");
     assert_eq!((version.as_str(), began.elapsed()), ("1.0.0", Duration::ZERO));
     let waited = client.wait::<String>("b", Duration::from_secs(300)).await;
-    assert!(waited.is_err(), "its piece failed: {waited:?}");
+    assert!(waited.is_err(), "its batch failed: {waited:?}");
     runtime.shutdown(Duration::ZERO).await;
 }

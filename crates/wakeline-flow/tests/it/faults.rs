@@ -1,4 +1,4 @@
-//! A store call that fails, or a process that dies in it, changes nothing of what comes out.
+//! Tests that a failed store call, or a process that dies during one, does not change the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use wakeline_flow::{
 };
 use wakeline_store::QueueStore as _;
 use wakeline_store::flow::{FlowBackend, FlowStore as _, InstanceState};
-use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::conformance::ClaimSpec;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// Everything has ended by then, unless the process hangs.
+/// The time by which everything has ended, unless the process hangs.
 const SOON: Duration = Duration::from_secs(300);
-/// Events that wait before their instance is started.
+/// The number of events that wait before their instance is started.
 const EARLY: u32 = 1_200;
 
 async fn double(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
@@ -31,20 +31,21 @@ async fn parent(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
     let sum = a? + b?;
     ctx.push("out", sum)?;
     ctx.sleep(Duration::from_secs(1)).await;
-    let (told, returned) = join(ctx.event::<u32>("told"), ctx.child("child", sum).id("c")).await;
+    let (reported, returned) =
+        join(ctx.event::<u32>("report"), ctx.child("child", sum).id("c")).await;
     let returned: u32 = returned?;
     ctx.push("out", returned)?;
-    Ok(told? + returned)
+    Ok(reported? + returned)
 }
 
 async fn child(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
-    ctx.signal("p", "told", n)?;
+    ctx.signal("p", "report", n)?;
     let doubled = ctx.call(double, n).await?;
     ctx.push("out", n + 1)?;
     Ok(doubled)
 }
 
-/// Takes more events than fit into a turn, in two executions with a child each.
+/// Takes more events than fit into one turn, in two executions with one child each.
 async fn looping(ctx: OrchestrationContext, taken: u32) -> Result<u32, FlowError> {
     let mut taken = taken;
     for _ in 0..EARLY / 2 {
@@ -62,20 +63,20 @@ async fn leaf(_: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
     Ok(2 * n)
 }
 
-/// What can be seen afterwards.
+/// Everything that can be observed after a run.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct Observed {
     returned: u32,
-    /// What is in the queue.
+    /// The messages in the queue.
     pushed: Vec<String>,
     instances: [u64; 7],
-    /// Events by instance and kind.
+    /// The number of events by instance and kind.
     events: BTreeMap<(&'static str, String), usize>,
-    /// What still waits or is held by somebody.
+    /// The number of items that still wait or are leased.
     left: u64,
 }
 
-/// A process: runs everything, and repeats what fails until it has the answer.
+/// Runs everything in one process, and repeats failed calls until they succeed.
 async fn process(store: Arc<dyn FlowBackend>) -> u32 {
     let provider = Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
     let registry = Registry::builder()
@@ -103,7 +104,7 @@ async fn returned(client: &Client, instance: &str) -> u32 {
     }
 }
 
-/// A store with events for an instance that is not there yet.
+/// Creates a store with events for an instance that has not been started.
 async fn prepared() -> Arc<MemoryStore> {
     let memory = Arc::new(MemoryStore::with_tokio_clock());
     let event = |n: u32| {
@@ -114,12 +115,12 @@ async fn prepared() -> Arc<MemoryStore> {
     memory
 }
 
-async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
+async fn observed(store: Arc<MemoryStore>, returned: u32) -> Observed {
     let queue = QueueName::new("out").expect("valid");
-    let all = Ask::queue(&queue).batch(100).partitions(100);
+    let all = ClaimSpec::queue(&queue).batch(100).partitions(100);
     let mut claimed = store.claim(vec![all.line_claim(1)]).await.expect("claimed");
-    let grant = claimed.remove(0).grants.remove(0).expect("something was pushed");
-    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+    let batch = claimed.remove(0).results.remove(0).expect("something was pushed");
+    let messages = batch.partitions.iter().flat_map(|partition| &partition.messages);
     let text = |payload: &[u8]| String::from_utf8_lossy(payload).into_owned();
     let mut pushed: Vec<_> = messages.map(|message| text(&message.payload)).collect();
     pushed.sort();
@@ -127,7 +128,7 @@ async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
     let mut events = BTreeMap::new();
     for instance in ["p", "c"] {
         for event in client.history(instance, None).await.expect("read") {
-            // How its events fall into turns depends on who was late.
+            // How its events are distributed over turns depends on timing.
             if !matches!(event.kind, EventKind::Turn { .. }) {
                 let kind = format!("{:?}", event.kind);
                 let kind = kind.split([' ', '(']).next().unwrap_or_default().to_owned();
@@ -137,12 +138,12 @@ async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
     }
     let depths = client.depths().await.expect("read");
     let left = depths.messages + depths.work + depths.leased_turns + depths.leased_work;
-    Seen { returned, pushed, instances: depths.instances, events, left }
+    Observed { returned, pushed, instances: depths.instances, events, left }
 }
 
-/// What is seen if the k-th call fails in this way, and whether there was such a call. A process
-/// that hangs is killed, and another one takes over.
-async fn interrupted(nth: u64, fault: Fault) -> (Seen, bool) {
+/// Runs with a fault in the n-th call. Returns what is observed, and whether there was such a call.
+/// A process that hangs is killed, and another one takes over.
+async fn interrupted(nth: u64, fault: Fault) -> (Observed, bool) {
     let memory = prepared().await;
     let store = Arc::new(FaultingStore::new(memory.clone()));
     store.fail(nth, fault);
@@ -154,14 +155,14 @@ async fn interrupted(nth: u64, fault: Fault) -> (Seen, bool) {
             second.unwrap_or_else(|_| panic!("stuck after call {nth}, {fault:?}"))
         }
     };
-    (seen(memory, returned).await, store.pending() == 0)
+    (observed(memory, returned).await, store.pending() == 0)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_in_any_store_call_changes_nothing_of_what_comes_out() {
+async fn a_failure_of_any_store_call_does_not_change_the_result() {
     let memory = prepared().await;
     let returned = process(memory.clone()).await;
-    let expected = seen(memory, returned).await;
+    let expected = observed(memory, returned).await;
     assert_eq!((returned, expected.left), (14 + 28 + 2 * EARLY, 0));
     assert_eq!(expected.pushed, ["1200", "14", "15", "2400", "28"]);
     let completed = InstanceState::ALL.iter().position(|state| *state == InstanceState::Completed);
@@ -169,8 +170,8 @@ async fn a_failure_in_any_store_call_changes_nothing_of_what_comes_out() {
     for fault in Fault::ALL {
         let mut nth = 1;
         loop {
-            let (seen, came) = interrupted(nth, fault).await;
-            assert_eq!(seen, expected, "call {nth}, {fault:?}");
+            let (observed, came) = interrupted(nth, fault).await;
+            assert_eq!(observed, expected, "call {nth}, {fault:?}");
             if !came {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the code logs is logged once.
+//! Tests that log lines of the code are written once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use wakeline_flow::{FlowError, OrchestrationContext};
 
 use crate::script::{Script, completed, done, registry};
 
-/// Counts events, and spans of orchestrations.
+/// Counts log events and spans of orchestrations.
 #[derive(Clone, Default)]
 struct Counter {
     events: Arc<AtomicUsize>,

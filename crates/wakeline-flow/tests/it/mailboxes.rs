@@ -1,13 +1,16 @@
-//! Events from outside: early, late, in line, given up, carried over.
+//! Tests of events from outside: early and late ones, their order, dropped waits, and events that
+//! are carried over.
 
 use std::time::Duration;
 
-use wakeline_flow::{Either, End, FlowError, OrchestrationContext, Raised, Start, join, select2};
+use wakeline_flow::{
+    Either, ExecutionStart, FlowError, OrchestrationContext, Raised, TurnEnd, join, select2,
+};
 
 use crate::script::{Script, cancel, completed, done, fired, json, raised, registry};
 
 #[test]
-fn events_that_came_before_the_start_are_kept() {
+fn events_that_arrive_before_the_start_are_kept() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         ctx.activity::<_, ()>("first", ()).await?;
         let a: u32 = ctx.event("e").await?;
@@ -23,7 +26,7 @@ fn events_that_came_before_the_start_are_kept() {
 }
 
 #[test]
-fn waits_stand_in_line_and_each_event_is_taken_once() {
+fn waits_are_served_in_order_and_each_event_once() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let (first, second) = (ctx.event::<u32>("e").start(), ctx.event::<u32>("e").start());
         let (second, first) = join(second, first).await;
@@ -35,7 +38,7 @@ fn waits_stand_in_line_and_each_event_is_taken_once() {
 }
 
 #[test]
-fn event_of_a_wait_that_is_dropped_unlooked_at_goes_to_the_next_in_its_place() {
+fn the_unread_event_of_a_dropped_wait_goes_to_the_next_in_its_order() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let early = ctx.event::<u32>("e").start();
         ctx.activity::<_, ()>("meanwhile", ()).await?;
@@ -54,7 +57,7 @@ fn event_of_a_wait_that_is_dropped_unlooked_at_goes_to_the_next_in_its_place() {
 }
 
 #[test]
-fn dropped_wait_hands_its_event_to_the_one_behind() {
+fn a_dropped_wait_passes_its_event_to_the_next_wait() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let early = ctx.event::<u32>("e").start();
         let late = ctx.event::<u32>("e").start();
@@ -72,7 +75,7 @@ fn dropped_wait_hands_its_event_to_the_one_behind() {
 }
 
 #[test]
-fn mailbox_gives_what_is_there_without_waiting() {
+fn a_mailbox_returns_delivered_events_without_waiting() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let mailbox = ctx.mailbox::<u32>("m");
         let mut seen = vec![mailbox.next().await?];
@@ -93,7 +96,7 @@ fn mailbox_gives_what_is_there_without_waiting() {
 }
 
 #[test]
-fn event_that_does_not_decode_is_an_error_of_its_wait_only() {
+fn an_event_that_cannot_be_decoded_fails_only_its_own_wait() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let wrong = ctx.event::<u32>("e").await.is_err();
         Ok::<_, FlowError>((wrong, ctx.event::<u32>("e").await?))
@@ -115,7 +118,7 @@ async fn batches(ctx: OrchestrationContext, sum: u32) -> Result<u32, FlowError> 
 }
 
 #[test]
-fn continue_as_new_carries_what_nobody_has_taken() {
+fn continue_as_new_carries_over_events_not_taken() {
     let registry = registry(|r| r.orchestration("flow", batches));
     let mut script = Script::new(&registry, 0);
     script.turn(vec![]);
@@ -127,19 +130,21 @@ fn continue_as_new_carries_what_nobody_has_taken() {
         done(4, ()),
         raised("n", 0),
     ]);
-    let End::ContinuedAsNew { input, version, carried, cancel } = turn.end else {
+    let TurnEnd::ContinuedAsNew { input, version, carried, cancel } = turn.end else {
         panic!("{:?}", turn.end)
     };
     assert_eq!((input, version, cancel.as_deref()), (json(5), None, Some("stop")));
     let event = |name: &str, n: u32| Raised { name: name.into(), data: json(n) };
     assert_eq!(carried, [event("other", 9), event("n", 6), event("n", 0)]);
-    assert_eq!(script.told().last().map(String::as_str), Some("again 5"));
+    assert_eq!(script.event_texts().last().map(String::as_str), Some("again 5"));
     assert!(script.replayed().expect("replays").has_ended());
 
     let code = registry.newest("flow").expect("registered");
-    let start = Start { input: json(5), parent: None, seed: 1, carried };
+    let start = ExecutionStart { input: json(5), parent: None, seed: 1, carried };
     let mut next = Script::with(code, start);
-    let End::ContinuedAsNew { carried, .. } = next.turn(vec![]).end else { panic!("goes on") };
+    let TurnEnd::ContinuedAsNew { carried, .. } = next.turn(vec![]).end else {
+        panic!("it continues")
+    };
     assert_eq!(carried, [event("other", 9), event("n", 0)]);
     assert!(next.replayed().expect("replays").has_ended());
 }
@@ -154,8 +159,9 @@ fn cancellation_that_the_code_has_seen_is_not_carried_over() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), 1);
     script.turn(vec![]);
-    let End::ContinuedAsNew { version, cancel, .. } = script.turn(vec![cancel("stop")]).end else {
-        panic!("goes on")
+    let TurnEnd::ContinuedAsNew { version, cancel, .. } = script.turn(vec![cancel("stop")]).end
+    else {
+        panic!("it continues")
     };
     assert_eq!((version.as_deref(), cancel), (Some("2.0.0"), None));
 }

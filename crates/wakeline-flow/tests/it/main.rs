@@ -1,18 +1,17 @@
-//! Orchestrations in one binary.
+//! The integration tests of orchestrations, in one binary.
 
 mod basics;
 mod cancelling;
 mod choosing;
 mod closing;
-mod crowds;
 mod deciding;
 mod deploying;
+mod fan_in;
 mod faults;
-mod foreign;
-mod leaving;
 mod logging;
 mod mailboxes;
 mod mismatching;
+mod nondeterminism;
 mod outages;
 mod prefetch;
 mod random_programs;
@@ -20,6 +19,7 @@ mod registering;
 mod routing;
 mod runtime;
 mod script;
+mod shutdown;
 mod slots;
 mod unclaimed;
 mod wording;

@@ -1,4 +1,4 @@
-//! Code that decides otherwise than its history says.
+//! Tests of code whose decisions differ from its history.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn mismatch(change: Change) -> Mismatch {
 }
 
 #[test]
-fn every_change_of_a_decision_is_found_where_it_begins() {
+fn a_changed_decision_is_reported_at_its_event() {
     let code = version(Change::None).newest("flow").expect("registered");
     assert!(recorded().replay_as(&code).is_ok());
     let found = [
@@ -77,7 +77,7 @@ fn every_change_of_a_decision_is_found_where_it_begins() {
 }
 
 #[test]
-fn decision_at_the_end_of_a_history_that_does_not_have_it_is_found() {
+fn an_additional_decision_at_the_end_of_a_history_is_reported() {
     let mut script = recorded();
     script.history.truncate(10);
     assert!(matches!(script.history[9].kind, EventKind::Turn { .. }));
@@ -88,7 +88,7 @@ fn decision_at_the_end_of_a_history_that_does_not_have_it_is_found() {
     assert!(mismatch.to_string().contains("(end)"), "{mismatch}");
 }
 
-/// Numbers of lines vary with this file: they are replaced. Spaces and breaks do not count.
+/// Replaces line numbers, which change with this file, and ignores spaces and line breaks.
 fn without_lines(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -102,14 +102,14 @@ fn without_lines(text: &str) -> String {
 }
 
 #[test]
-fn difference_is_shown_in_two_columns_with_both_places() {
+fn a_difference_is_shown_in_two_columns_with_both_locations() {
     let text = without_lines(&mismatch(Change::Waits).to_string());
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(text, without_lines(EXPECTED).split_whitespace().collect::<Vec<_>>().join(" "));
 }
 
 const EXPECTED: &str = "
-flow@1.0.0 of instance i, execution 1: the code does not decide what its history says at event 9
+flow@1.0.0 of instance i, execution 1: the decisions of the code do not match its history at event 9
 
     event  history                                  | code
         4  turn at 3000000                          |
@@ -128,44 +128,44 @@ flow@1.0.0 of instance i, execution 1: the code does not decide what its history
              at crates/wakeline-flow/tests/it/mismatching.rs:41 |
        13  event end 5                              |
 
-The code was changed under a running instance, or does not decide the same every time. Bring the
-code of 1.0.0 back and register the change as a new version (`orchestration_versioned`); instances
+Either the code was changed while the instance was running, or it is not deterministic. Restore the
+code of 1.0.0 and register the change as a new version (`orchestration_versioned`); instances
 keep the version that they began with. The clock, random numbers and ids must come from the
-context, and nothing may depend on the order of a hash map.
+context, and nothing may depend on the iteration order of a hash map.
 ";
 
 #[test]
-fn columns_stand_under_each_other() {
+fn columns_are_aligned() {
     let text = mismatch(Change::OtherActivity).to_string();
     let bars: Vec<usize> = text.lines().filter_map(|line| line.find(" |")).collect();
     assert!(bars.len() > 3 && bars.iter().all(|bar| *bar == bars[0]), "{text}");
 }
 
 #[test]
-fn numbers_that_do_not_follow_and_answers_to_nothing_are_broken_histories() {
+fn wrong_event_numbers_and_results_of_unknown_operations_are_corrupt_histories() {
     let mut gap = recorded();
     gap.history.remove(3);
-    assert!(matches!(gap.replayed().err(), Some(ReplayError::Broken { event: 5, .. })));
+    assert!(matches!(gap.replayed().err(), Some(ReplayError::Corrupt { event: 5, .. })));
     let mut headless = recorded();
     headless.history.remove(0);
-    assert!(matches!(headless.replayed().err(), Some(ReplayError::Broken { event: 1, .. })));
+    assert!(matches!(headless.replayed().err(), Some(ReplayError::Corrupt { event: 1, .. })));
     let mut stray = recorded();
     stray.history[4].kind = EventKind::TimerFired { of: 3 };
-    assert!(matches!(stray.replayed().err(), Some(ReplayError::Broken { event: 5, .. })));
+    assert!(matches!(stray.replayed().err(), Some(ReplayError::Corrupt { event: 5, .. })));
     let mut longer = recorded();
     let mut last = longer.history[12].clone();
     last.id = longer.history.len() as u64 + 1;
     longer.history.push(last);
-    assert!(matches!(longer.replayed().err(), Some(ReplayError::Broken { event: 15, .. })));
+    assert!(matches!(longer.replayed().err(), Some(ReplayError::Corrupt { event: 15, .. })));
 }
 
 #[test]
-fn exported_history_replays_against_its_version() {
+fn an_exported_history_replays_against_its_version() {
     let script = recorded();
     let history = History {
-        instance: script.setting.instance.clone(),
+        instance: script.setup.instance.clone(),
         execution: 1,
-        kv: script.setting.kv.clone(),
+        kv: script.setup.kv.clone(),
         events: script.history.clone(),
     };
     let text = serde_json::to_string_pretty(&history).expect("encodes");

@@ -1,4 +1,5 @@
-//! What is fetched ahead: much while the code is fast, nothing that others could begin sooner.
+//! Tests that many items are fetched ahead while the code is fast, but none that other processes
+//! could begin sooner.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,7 @@ use wakeline_wake::{PollMode, WakeMode};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Activities of one process, counted.
+/// Creates a registry that counts the activities that it runs.
 fn registry(ran: &Arc<AtomicU32>) -> Registry {
     let ran = Arc::clone(ran);
     Registry::builder()
@@ -50,11 +51,11 @@ async fn process(provider: &Arc<dyn Provider>, prefetch: Prefetch) -> (Runtime, 
 async fn run(client: &Client, instance: &str, count: u32, ms: u64) {
     client.start(instance, "many", &(count, ms)).await.expect("started");
     let attempts: u32 = client.wait(instance, LONG).await.expect("completed");
-    assert_eq!(attempts, count, "each was tried once: what goes back is not counted");
+    assert_eq!(attempts, count, "each had one attempt: items given back are not counted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_whose_code_became_slow_leaves_the_rest_to_an_idle_one() {
+async fn a_process_whose_code_became_slow_leaves_items_to_an_idle_one() {
     let provider = provider();
     let (first, first_ran) = process(&provider, Prefetch::default()).await;
     let client = first.client();
@@ -64,10 +65,11 @@ async fn a_process_whose_code_became_slow_leaves_the_rest_to_an_idle_one() {
     client.start("slow", "many", &(12_u32, 10_000_u64)).await.expect("started");
     tokio::time::sleep(Duration::from_millis(100)).await;
     let depths = client.depths().await.expect("read");
-    assert_eq!((depths.leased_work, depths.work), (12, 0), "they were fast: all are at hand");
+    assert_eq!((depths.leased_work, depths.work), (12, 0), "they were fast: all are in flight");
     let (second, second_ran) = process(&provider, Prefetch::default()).await;
     client.wait::<u32>("slow", LONG).await.expect("completed");
-    // Four at a time in each: twelve take two rounds. By the first one alone: three.
+    // Each process runs four at a time: twelve take two rounds. The first one alone would take
+    // three.
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     assert_eq!(first_ran.load(Ordering::SeqCst) + second_ran.load(Ordering::SeqCst), 12);
     assert!(second_ran.load(Ordering::SeqCst) >= 4);
@@ -76,7 +78,7 @@ async fn a_process_whose_code_became_slow_leaves_the_rest_to_an_idle_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_runtime_waits_with_one_fetch_per_slot_whatever_it_did_before() {
+async fn an_idle_runtime_waits_with_one_fetch_per_slot() {
     let poll = WakeMode::Poll(PollMode::default());
     for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast, poll] {
         for prefetch in [Prefetch::default(), Prefetch::Fixed(100)] {
@@ -107,11 +109,11 @@ async fn slow_activities_are_not_fetched_ahead() {
     client.start("slow", "many", &(12_u32, 5_000_u64)).await.expect("started");
     tokio::time::sleep(Duration::from_millis(100)).await;
     let depths = client.depths().await.expect("read");
-    assert_eq!((depths.leased_work, depths.work), (4, 8), "others may have the rest");
+    assert_eq!((depths.leased_work, depths.work), (4, 8), "other processes may take the rest");
     runtime.shutdown(Duration::ZERO).await;
 }
 
-/// How long 400 activities of 1 ms take if the way to the store and back takes 10 ms.
+/// Returns how long 400 activities of 1 ms take if a round trip to the store takes 10 ms.
 async fn span(prefetch: Prefetch) -> Duration {
     let store = FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock()));
     for operation in ["claim_work", "complete_work"] {
@@ -131,6 +133,7 @@ async fn span(prefetch: Prefetch) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn fast_activities_do_not_wait_for_each_others_fetches() {
     let (ahead, never) = (span(Prefetch::default()).await, span(Prefetch::Fixed(0)).await);
-    // Four at a time, 11 ms each: 1.1 s. With what they need at hand: 100 ms and a little.
+    // Four at a time with 11 ms each take 1.1 s. With prefetched items it is little more than 100
+    // ms.
     assert!(ahead * 4 < never, "{never:?} without, {ahead:?} with");
 }

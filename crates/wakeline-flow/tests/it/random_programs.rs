@@ -1,5 +1,5 @@
-//! Random orchestrations under random deliveries: staying in memory, and being brought back from
-//! the history before any turn, must make the same history.
+//! Tests random orchestrations with random deliveries. An execution that stays in memory and one
+//! that is replayed before every turn must make the same history.
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::Pin;
@@ -13,13 +13,16 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use wakeline_core::InstanceId;
 use wakeline_flow::{
-    Effects, Either, End, Execution, FlowError, Foreign, Json, OrchestrationCode,
-    OrchestrationContext, Raised, Setting, Start, WorkItem, join_all, race, select2,
+    Either, Execution, ExecutionSetup, ExecutionStart, FlowError, FlowMessage, Json,
+    Nondeterminism, OrchestrationCode, OrchestrationContext, Raised, TurnEffects, TurnEnd,
+    join_all, race, select2,
 };
 
-use crate::script::{cancel, child_done, done, failed, fired, id, json, raised, registry, tell};
+use crate::script::{
+    cancel, child_done, done, event_text, failed, fired, id, json, raised, registry,
+};
 
-/// A program; running it gives a number.
+/// A random program that returns a number.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Op {
     Activity(u8),
@@ -170,21 +173,21 @@ fn program() -> impl Strategy<Value = Op> {
     })
 }
 
-/// Something to deliver: its kind, which of the open operations, and a value.
+/// A message to deliver: its kind, the index of an open operation, and a value.
 type Delivery = (u8, u16, u8);
 
-/// Operations that something may still come for, and some that nothing should.
+/// The operations that messages may arrive for, including some that have already ended.
 #[derive(Default)]
 struct World {
     activities: Vec<u64>,
     timers: Vec<u64>,
     children: Vec<u64>,
-    /// The ids of all children, over all executions.
+    /// The ids of all children of all executions.
     started: HashSet<InstanceId>,
 }
 
 impl World {
-    fn note(&mut self, effects: &Effects) {
+    fn note(&mut self, effects: &TurnEffects) {
         for start in &effects.starts {
             let id = start.instance().clone();
             assert!(self.started.insert(id), "{} is started twice", start.instance());
@@ -192,16 +195,16 @@ impl World {
         self.activities.extend(effects.activities.iter().map(|task| task.event));
         self.timers.extend(effects.timers.iter().map(|timer| timer.event));
         for start in &effects.starts {
-            if let WorkItem::StartOrchestration { parent: Some(parent), .. } = start {
+            if let FlowMessage::StartOrchestration { parent: Some(parent), .. } = start {
                 self.children.push(parent.event);
             }
         }
     }
 
-    fn message(&self, (kind, which, value): Delivery) -> WorkItem {
+    fn message(&self, (kind, which, value): Delivery) -> FlowMessage {
         let pick = |from: &[u64]| match from.len() {
             0 => 0,
-            // The later ones are more likely to be open.
+            // Later operations are more likely to be open.
             len => from[len - 1 - (usize::from(which) % len).min(usize::from(which % 4))],
         };
         match kind % 16 {
@@ -218,18 +221,19 @@ impl World {
 
 fn start_of(
     code: &Arc<OrchestrationCode>,
-    setting: &Setting,
-    (input, carried): (Json, Vec<Raised>),
+    setup: &ExecutionSetup,
+    input: Json,
+    carried: Vec<Raised>,
 ) -> Execution {
-    let start = Start { input, parent: None, seed: 3, carried };
-    Execution::start(code, setting.clone(), start)
+    let start = ExecutionStart { input, parent: None, seed: 3, carried };
+    Execution::start(code, setup.clone(), start)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn staying_in_memory_and_replaying_are_the_same(
+    fn executions_in_memory_and_replayed_ones_make_the_same_history(
         op in vec(program(), 2..5).prop_map(|mut ops| {
             ops.insert(0, Op::Detached);
             Op::Seq(ops)
@@ -238,10 +242,9 @@ proptest! {
     ) {
         let registry = registry(|r| r.orchestration("flow", run));
         let code = registry.newest("flow").expect("registered");
-        let mut setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
-        let begin = (json(&op), Vec::new());
-        let mut sticky = start_of(&code, &setting, begin.clone());
-        let mut coming_back = start_of(&code, &setting, begin);
+        let mut setup = ExecutionSetup { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let mut sticky = start_of(&code, &setup, json(&op), Vec::new());
+        let mut replayed = start_of(&code, &setup, json(&op), Vec::new());
         let mut world = World::default();
         let mut history = Vec::new();
         let mut now = 0;
@@ -249,38 +252,39 @@ proptest! {
             now += 500_000;
             let messages: Vec<_> = deliveries.into_iter().map(|d| world.message(d)).collect();
             if forget && !history.is_empty() {
-                coming_back = Execution::replay(&code, setting.clone(), history.iter().cloned())
+                replayed = Execution::replay(&code, setup.clone(), history.iter().cloned())
                     .map_err(|error| TestCaseError::fail(error.to_string()))?;
             }
             let (expected, turn) =
-                match (sticky.deliver(messages.clone(), now), coming_back.deliver(messages, now)) {
+                match (sticky.deliver(messages.clone(), now), replayed.deliver(messages, now)) {
                     (Ok(expected), Ok(turn)) => (expected, turn),
-                    (Err(expected), Err(foreign)) => {
-                        prop_assert!(matches!(expected, Foreign::Panic { .. }), "{expected}");
-                        prop_assert_eq!(expected, foreign);
+                    (Err(expected), Err(nondeterminism)) => {
+                        let is_panic = matches!(expected, Nondeterminism::Panic { .. });
+                        prop_assert!(is_panic, "{expected}");
+                        prop_assert_eq!(expected, nondeterminism);
                         break;
                     }
                     (expected, turn) => panic!("{expected:?}, but replayed {turn:?}"),
                 };
             prop_assert_eq!(format!("{:?}", &turn), format!("{:?}", &expected));
-            prop_assert_eq!(sticky.last_event(), coming_back.last_event());
+            prop_assert_eq!(sticky.last_event(), replayed.last_event());
             world.note(&turn.effects);
             history.extend(turn.events);
-            if turn.end != End::Open {
+            if turn.end != TurnEnd::Open {
                 prop_assert!(sticky.has_ended());
             }
-            if let End::ContinuedAsNew { input, carried, .. } = turn.end {
-                setting.execution += 1;
+            if let TurnEnd::ContinuedAsNew { input, carried, .. } = turn.end {
+                setup.execution += 1;
                 history.clear();
-                sticky = start_of(&code, &setting, (input.clone(), carried.clone()));
-                coming_back = start_of(&code, &setting, (input, carried));
+                sticky = start_of(&code, &setup, input.clone(), carried.clone());
+                replayed = start_of(&code, &setup, input, carried);
             }
         }
-        let told: Vec<String> = history.iter().map(|event| tell(&event.kind)).collect();
+        let texts: Vec<String> = history.iter().map(|event| event_text(&event.kind)).collect();
         if history.is_empty() {
             return Ok(());
         }
-        let replayed = Execution::replay(&code, setting, history);
-        prop_assert!(replayed.is_ok(), "{:?}\n{told:#?}", replayed.err());
+        let last = Execution::replay(&code, setup, history);
+        prop_assert!(last.is_ok(), "{:?}\n{texts:#?}", last.err());
     }
 }

@@ -1,4 +1,4 @@
-//! Which code is found, and what activities know of themselves.
+//! Tests of the registry, and of what activities can read about themselves.
 
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Capability, OrchestrationName};
@@ -15,14 +15,14 @@ async fn nothing(_: OrchestrationContext, (): ()) -> Result<(), FlowError> {
 
 async fn echo(ctx: ActivityContext, text: String) -> Result<String, String> {
     match text.as_str() {
-        "fail" => Err("as asked".to_owned()),
-        "panic" => panic!("as asked too"),
+        "fail" => Err("as requested".to_owned()),
+        "panic" => panic!("as requested"),
         _ => Ok(format!("{text} {} {}", ctx.idempotency_key(), ctx.attempt())),
     }
 }
 
 #[test]
-fn newest_version_is_that_of_starts_and_exact_ones_that_of_instances() {
+fn starts_take_the_newest_version_and_instances_keep_theirs() {
     let registry = registry(|r| {
         r.orchestration("flow", nothing)
             .orchestration_versioned("flow", "1.10.0", nothing)
@@ -62,7 +62,7 @@ fn capabilities_name_every_version_and_the_name_alone() {
 }
 
 #[test]
-fn what_is_registered_twice_or_wrongly_is_refused() {
+fn duplicate_and_invalid_registrations_are_refused() {
     let twice = Registry::builder().orchestration("a", nothing).orchestration("a", nothing);
     let what = "a@1.0.0".to_owned();
     assert_eq!(twice.build().err(), Some(RegistryError::Duplicate { what }));
@@ -84,15 +84,15 @@ async fn parse<T: std::str::FromStr>(_: ActivityContext, text: String) -> Result
     Ok(text.parse::<T>().is_ok())
 }
 
-/// What a flow schedules, or why its instance is suspended.
+/// Returns the activities that the flow schedules, or the reason why its instance is suspended.
 fn scheduled(registry: &Registry) -> Result<Vec<String>, String> {
     let turn = crate::script::Script::new(registry, ()).try_turn(vec![]);
-    let effects = turn.map_err(|foreign| foreign.to_string())?.effects;
+    let effects = turn.map_err(|nondeterminism| nondeterminism.to_string())?.effects;
     Ok(effects.activities.into_iter().map(|activity| activity.name).collect())
 }
 
 #[test]
-fn a_call_schedules_the_very_function_that_was_registered() {
+fn a_call_schedules_exactly_the_registered_function() {
     let eu = {
         async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
             Ok("eu".to_owned())
@@ -126,9 +126,9 @@ fn a_call_schedules_the_very_function_that_was_registered() {
 }
 
 #[test]
-fn a_call_of_a_function_that_has_no_name_or_two_suspends() {
+fn calling_a_function_with_no_name_or_two_names_suspends_the_instance() {
     let flow = async |ctx: OrchestrationContext, (): ()| {
-        // Caught, as if the failure were the activity's own.
+        // The error is caught, as if the activity itself had failed.
         let parsed = ctx.call(parse::<u32>, String::new()).await;
         Ok::<_, FlowError>(parsed.unwrap_or(false))
     };
@@ -147,7 +147,7 @@ fn a_call_of_a_function_that_has_no_name_or_two_suspends() {
     }
 }
 
-async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
+async fn attempted(input: Json, attempt: u32) -> Result<Json, FlowError> {
     let registry = registry(|r| r.activity("echo", echo));
     let task = ActivityTask {
         instance: id("i"),
@@ -166,23 +166,23 @@ async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
 }
 
 #[tokio::test]
-async fn activity_gets_the_same_key_at_every_try() {
+async fn an_activity_gets_the_same_idempotency_key_in_every_attempt() {
     for attempt in [1, 2] {
-        let output = tried(json("hi"), attempt).await.expect("runs");
+        let output = attempted(json("hi"), attempt).await.expect("runs");
         assert_eq!(output, json(format!("hi i:2:7 {attempt}")));
     }
 }
 
 #[tokio::test]
-async fn failures_and_panics_of_activities_are_told_apart() {
-    let kind = async |input: Json| tried(input, 1).await.expect_err("fails").kind;
+async fn failures_and_panics_of_activities_are_distinguished() {
+    let kind = async |input: Json| attempted(input, 1).await.expect_err("fails").kind;
     assert_eq!(kind(json("fail")).await, FailureKind::Application);
     assert_eq!(kind(json("panic")).await, FailureKind::Panic);
     assert_eq!(kind(json(5)).await, FailureKind::Codec);
 }
 
 #[tokio::test]
-async fn activity_hears_of_its_cancellation() {
+async fn an_activity_can_observe_its_cancellation() {
     let token = CancellationToken::new();
     let flow = |ctx: ActivityContext, (): ()| async move {
         ctx.cancelled().await;
@@ -208,7 +208,7 @@ async fn activity_hears_of_its_cancellation() {
 }
 
 #[test]
-fn errors_keep_their_kind_where_they_are_flow_errors() {
+fn flow_errors_keep_their_kind() {
     let permanent = FlowError::permanent("no");
     assert_eq!(permanent.clone().into_flow_error(), permanent);
     let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(permanent.clone());
@@ -226,7 +226,7 @@ struct Wrapping {
 }
 
 #[test]
-fn permanent_failures_are_found_however_they_are_wrapped() {
+fn wrapped_permanent_failures_are_recognized() {
     use anyhow::Context as _;
     let permanent = || FlowError::permanent("no such card");
     let own = || Wrapping { cause: permanent() };
@@ -234,10 +234,10 @@ fn permanent_failures_are_found_however_they_are_wrapped() {
     let plain = anyhow::Error::from(permanent());
     let context = Err::<(), _>(permanent()).context("charging").expect_err("an error");
     let deep = Err::<(), _>(own()).context("charging").expect_err("an error");
-    let told = "the order cannot be charged";
+    let message = "the order cannot be charged";
     for (error, message) in [
-        (own().into_flow_error(), told),
-        (boxed.into_flow_error(), told),
+        (own().into_flow_error(), message),
+        (boxed.into_flow_error(), message),
         (plain.into_flow_error(), "no such card"),
         (context.into_flow_error(), "charging: no such card"),
         (deep.into_flow_error(), "charging: the order cannot be charged: no such card"),

@@ -1,4 +1,4 @@
-//! Which worker gets which activity, with tokio's clock paused.
+//! Tests which worker gets which activity, with tokio's clock paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use wakeline_testkit::oracle::MemoryStore;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// One of several processes over a store.
+/// Creates the provider of one of several processes over a store.
 fn node(store: &Arc<MemoryStore>) -> Arc<dyn Provider> {
     let store = Arc::clone(store);
     Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
 }
 
 async fn run(provider: Arc<dyn Provider>, registry: RegistryBuilder) -> Runtime {
-    let registry = registry.build().expect("no name twice");
+    let registry = registry.build().expect("no duplicate names");
     Runtime::start(provider, registry).await.expect("started")
 }
 
@@ -33,9 +33,9 @@ async fn doubles(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_activity_runs_at_once_on_the_one_runtime_that_has_it() {
+async fn an_activity_runs_at_once_on_the_only_runtime_that_has_it() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
-    // They share the waiters of one process, so that each of them could be given the activity.
+    // The runtimes share the waiters of one process, so each of them could get the activity.
     let provider = node(&store);
     let mut runtimes = Vec::new();
     for _ in 0..9 {
@@ -76,15 +76,15 @@ async fn a_runtime_without_its_code_does_not_touch_an_activity() {
     }
 }
 
-/// Runs a child and an activity that nobody has, and tells how each failed.
+/// Runs a child and an activity that no process has, and returns how each failed.
 async fn misspelt(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, FlowError> {
     let child = ctx.child::<_, ()>("chlid", ()).await;
     let activity = ctx.activity::<_, ()>("dubble", 1).await;
-    let told = [child, activity].map(|failed| match failed {
+    let message = [child, activity].map(|failed| match failed {
         Err(error) => format!("{:?}: {}", error.kind, error.message),
         Ok(()) => "it ran".to_owned(),
     });
-    Ok(told.to_vec())
+    Ok(message.to_vec())
 }
 
 fn reason(status: &wakeline_flow::Status) -> Option<String> {
@@ -93,7 +93,7 @@ fn reason(status: &wakeline_flow::Status) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_worker_claims_is_told_with_its_instance() {
+async fn unclaimed_work_is_reported_with_its_instance() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = node(&store);
     let registry = Registry::builder().orchestration("doubles", doubles);
@@ -107,33 +107,36 @@ async fn what_no_worker_claims_is_told_with_its_instance() {
         assert_eq!(reason(&status), None, "{instance}");
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let told = async |instance| reason(&client.status(instance).await.expect("read"));
+    let message = async |instance| reason(&client.status(instance).await.expect("read"));
     let orchestration = "no worker has claimed orchestration `dubbles`";
-    assert_eq!(told("misspelt").await.as_deref(), Some(orchestration));
-    assert_eq!(told("running").await.as_deref(), Some("no worker has claimed activity `double`"));
+    assert_eq!(message("misspelt").await.as_deref(), Some(orchestration));
+    assert_eq!(
+        message("running").await.as_deref(),
+        Some("no worker has claimed activity `double`")
+    );
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_worker_claims_fails_at_its_deadline() {
+async fn unclaimed_work_fails_at_its_deadline() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = node(&store);
     let deadline = Some(Duration::from_secs(60));
     let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
     let registry = Registry::builder().orchestration("misspelt", misspelt);
     let registry = registry.anything_elsewhere().build();
-    let registry = registry.expect("no name twice");
+    let registry = registry.expect("no duplicate names");
     let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
     let runtime = started.expect("valid options");
     let client = Client::new(provider);
     client.start("parent", "misspelt", &()).await.expect("started");
     client.start("alone", "mispelt", &()).await.expect("started");
-    let told: Vec<String> = client.wait("parent", LONG).await.expect("completed");
+    let message: Vec<String> = client.wait("parent", LONG).await.expect("completed");
     let expected = [
         "Timeout: no worker has claimed orchestration `chlid` within 60000 ms",
         "Timeout: no worker has claimed activity `dubble` within 60000 ms",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(message, expected);
     let failed = client.wait::<()>("alone", LONG).await.expect_err("it has failed");
     let ClientError::Failed { error, .. } = failed else { panic!("{failed}") };
     assert_eq!(error.kind, FailureKind::Timeout);
@@ -141,7 +144,7 @@ async fn what_no_worker_claims_fails_at_its_deadline() {
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
-/// Waits for the second of two activities that nobody has, and tells how it failed.
+/// Waits for the second of two activities that no process has, and returns how it failed.
 async fn second(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
     let _first = ctx.activity::<_, ()>("dubble", 1).start();
     match ctx.activity::<_, ()>("dubble", 2).session("s").await {
@@ -150,7 +153,7 @@ async fn second(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> 
     }
 }
 
-/// The older one of the same name was given back a while ago, so it is not late.
+/// The older activity of the same name was given back a while ago, so it is not late.
 #[tokio::test(start_paused = true)]
 async fn a_late_activity_fails_behind_one_that_is_not_late() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
@@ -159,7 +162,7 @@ async fn a_late_activity_fails_behind_one_that_is_not_late() {
     let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
     let registry = Registry::builder().orchestration("second", second);
     let registry = registry.activity_elsewhere("dubble").build();
-    let registry = registry.expect("no name twice");
+    let registry = registry.expect("no duplicate names");
     let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
     let runtime = started.expect("valid options");
     let client = Client::new(Arc::clone(&provider));
@@ -168,8 +171,8 @@ async fn a_late_activity_fails_behind_one_that_is_not_late() {
     let fetched = provider.fetch_work_item_for(&WorkFilter::default(), LONG, None).await;
     let first = fetched.expect("fetched").expect("one without a session waits");
     provider.abandon_work_item(&first.lock_token, None, true).await.expect("given back");
-    let told: String = client.wait("i", Duration::from_secs(40)).await.expect("completed");
-    assert_eq!(told, "no worker has claimed activity `dubble` within 60000 ms");
+    let message: String = client.wait("i", Duration::from_secs(40)).await.expect("completed");
+    assert_eq!(message, "no worker has claimed activity `dubble` within 60000 ms");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
@@ -185,7 +188,7 @@ async fn sends_to_a_tag(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowEr
     ctx.activity("double", n).tag("gpu").await
 }
 
-/// Starts an instance, and waits until it is suspended. Returns why.
+/// Starts an instance, waits until it is suspended, and returns the reason.
 async fn suspended(client: &Client, name: &str) -> String {
     client.start("i", name, &21).await.expect("started");
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -197,7 +200,7 @@ async fn suspended(client: &Client, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_an_activity_that_is_not_registered_suspends_until_a_runtime_has_it() {
+async fn calling_an_unregistered_activity_suspends_until_a_runtime_has_it() {
     let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
     let client = Client::new(Arc::clone(&provider));
     let registry = || Registry::builder().orchestration("doubles", doubles);
@@ -219,7 +222,7 @@ async fn a_call_of_an_activity_that_is_not_registered_suspends_until_a_runtime_h
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_that_is_not_registered_suspends_until_it_is_said_to_run_elsewhere() {
+async fn an_unregistered_function_suspends_until_it_is_declared_elsewhere() {
     let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
     let client = Client::new(Arc::clone(&provider));
     let registry = || Registry::builder().orchestration("calls", calls);
@@ -238,7 +241,7 @@ async fn a_function_that_is_not_registered_suspends_until_it_is_said_to_run_else
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_not_registered_suspends_until_it_is_said_to_run_elsewhere() {
+async fn an_unregistered_child_suspends_until_it_is_declared_elsewhere() {
     let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
     let client = Client::new(Arc::clone(&provider));
     let registry = || Registry::builder().orchestration("starts_a_child", starts_a_child);
@@ -257,7 +260,7 @@ async fn a_child_that_is_not_registered_suspends_until_it_is_said_to_run_elsewhe
     }
 }
 
-/// A tag that a runtime does not take says already that others run it.
+/// A tag that a runtime does not accept already implies that other processes run the activity.
 #[tokio::test(start_paused = true)]
 async fn an_activity_for_another_tag_needs_no_declaration() {
     let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
@@ -265,7 +268,8 @@ async fn an_activity_for_another_tag_needs_no_declaration() {
     let registry = Registry::builder().orchestration("sends_to_a_tag", sends_to_a_tag);
     let runtime = run(Arc::clone(&provider), registry).await;
     client.start("i", "sends_to_a_tag", &21).await.expect("started");
-    let registry = Registry::builder().activity("double", double).build().expect("no name twice");
+    let registry =
+        Registry::builder().activity("double", double).build().expect("no duplicate names");
     let gpu = wakeline_core::Tag::new("gpu").expect("valid");
     let tags = wakeline_core::TagFilter::Of { untagged: false, tags: [gpu].into() };
     let options = RuntimeOptions { tags, ..RuntimeOptions::default() };
@@ -282,13 +286,13 @@ async fn stays(ctx: OrchestrationContext, spans: Vec<u64>) -> Result<Vec<String>
     let mut calls = Vec::new();
     for span in spans {
         calls.push(ctx.activity::<_, String>("work", span).session("s").start());
-        // The first one claims the session before the others come.
+        // The first activity claims the session before the others are scheduled.
         ctx.sleep(Duration::from_secs(1)).await;
     }
     wakeline_flow::try_join_all(calls).await
 }
 
-/// A runtime with one slot, as this owner, whose activities take so many seconds.
+/// Starts a runtime with this owner of sessions, whose activities take the given number of seconds.
 async fn worker(provider: Arc<dyn Provider>, owner: &'static str, slots: usize) -> Runtime {
     let work = move |_: ActivityContext, secs: u64| async move {
         tokio::time::sleep(Duration::from_secs(secs)).await;
@@ -302,7 +306,7 @@ async fn worker(provider: Arc<dyn Provider>, owner: &'static str, slots: usize) 
         prefetch: wakeline_flow::Prefetch::Fixed(0),
         ..RuntimeOptions::default()
     };
-    let registry = registry.build().expect("no name twice");
+    let registry = registry.build().expect("no duplicate names");
     Runtime::start_with_options(provider, registry, options).await.expect("valid options")
 }
 
@@ -314,15 +318,15 @@ async fn a_session_stays_while_an_activity_runs_longer_than_its_idle_time() {
     client.start("i", "stays", &[200_u64, 1]).await.expect("started");
     tokio::time::sleep(Duration::from_secs(10)).await;
     let second = worker(node(&store), "second", 1).await;
-    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
-    assert_eq!(told, ["first", "first"]);
+    let message: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(message, ["first", "first"]);
     for runtime in [first, second] {
         runtime.shutdown(Duration::from_secs(1)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_ends_lets_its_sessions_go() {
+async fn a_runtime_that_ends_releases_its_sessions() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = node(&store);
     let first = worker(Arc::clone(&provider), "first", 1).await;
@@ -332,8 +336,8 @@ async fn a_runtime_that_ends_lets_its_sessions_go() {
     let second = worker(provider, "second", 1).await;
     first.shutdown(Duration::from_secs(10)).await;
     let began = Instant::now();
-    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
-    assert_eq!(told, ["first", "second"]);
+    let message: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(message, ["first", "second"]);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     second.shutdown(Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! A whole runtime over the oracle, with tokio's clock paused.
+//! Tests of a whole runtime over the oracle, with tokio's clock paused.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use wakeline_flow::{
     Registry, Runtime, RuntimeOptions, Started, Status,
 };
 use wakeline_store::hook::{
-    HookApplications as _, HookEndpoints as _, HookReader as _, MessageFilter,
+    HookApplications as _, HookEndpoints as _, HookMessageFilter, HookReader as _,
 };
 use wakeline_testkit::hook_conformance as hook;
 use wakeline_testkit::oracle::MemoryStore;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-struct House {
+struct Env {
     store: Arc<MemoryStore>,
     provider: Arc<dyn Provider>,
     client: Client,
 }
 
-fn house() -> House {
+fn env() -> Env {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider: Arc<dyn Provider> =
         Arc::new(StoreProvider::new(store.clone(), StoreProviderOptions::default()));
-    House { store, client: Client::new(provider.clone()), provider }
+    Env { store, client: Client::new(provider.clone()), provider }
 }
 
-impl House {
+impl Env {
     async fn run(&self, registry: Registry) -> Runtime {
         self.run_with(registry, RuntimeOptions::default()).await
     }
@@ -62,72 +62,72 @@ fn greeting() -> Registry {
 
 #[tokio::test(start_paused = true)]
 async fn an_orchestration_runs_its_activity_and_returns() {
-    let house = house();
-    let runtime = house.run(greeting()).await;
-    let started = house.client.start("g-1", "greeting", "ann").await.expect("started");
+    let env = env();
+    let runtime = env.run(greeting()).await;
+    let started = env.client.start("g-1", "greeting", "ann").await.expect("started");
     assert_eq!(started, Started::New);
-    let said: String = house.client.wait("g-1", LONG).await.expect("completed");
+    let said: String = env.client.wait("g-1", LONG).await.expect("completed");
     assert_eq!(said, "hello ann");
-    let again = house.client.start("g-1", "greeting", "bob").await.expect("idempotent");
+    let again = env.client.start("g-1", "greeting", "bob").await.expect("idempotent");
     assert_eq!(again, Started::Exists);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_one_activity_orchestration_is_four_commits() {
-    let house = house();
-    let runtime = house.run(greeting()).await;
-    // Everybody has found nothing and waits.
+    let env = env();
+    let runtime = env.run(greeting()).await;
+    // All dispatchers have found nothing and wait.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before: u64 = house.store.flow_calls().values().sum();
-    house.client.start("g-1", "greeting", "ann").await.expect("started");
+    let before: u64 = env.store.flow_calls().values().sum();
+    env.client.start("g-1", "greeting", "ann").await.expect("started");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let calls = house.store.flow_calls();
+    let calls = env.store.flow_calls();
     assert_eq!(calls.values().sum::<u64>() - before, 4, "{calls:?}");
-    let status = house.client.status("g-1").await.expect("read");
+    let status = env.client.status("g-1").await.expect("read");
     assert_eq!(status.name(), "completed");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
-/// Emits before and after an activity; once to nobody.
-async fn telling(ctx: OrchestrationContext, name: String) -> Result<String, FlowError> {
+/// Emits before and after an activity, and once to an unknown application.
+async fn emitting(ctx: OrchestrationContext, name: String) -> Result<String, FlowError> {
     ctx.emit("shop", "greeting.begun", &name)?;
-    ctx.emit("nobody", "greeting.begun", &name)?;
+    ctx.emit("unknown", "greeting.begun", &name)?;
     let said = ctx.call(greet, name).await?;
     ctx.emit(HookSend::to("shop").channel("north"), "greeting.done", &said)?;
     Ok(said)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orchestration_emits_once_in_each_life_of_its_instance() {
-    let house = house();
+async fn a_deleted_and_restarted_instance_emits_again() {
+    let env = env();
     let shop = hook::application(Some("shop"));
     let (id, of) = (shop.id, ApplicationRef::Id(shop.id));
-    house.store.create_application(shop, None).await.expect("an application");
-    house.store.create_endpoint(&of, hook::endpoint(hook::plain()), None).await.expect("one");
+    env.store.create_application(shop, None).await.expect("an application");
+    env.store.create_endpoint(&of, hook::endpoint(hook::plain()), None).await.expect("one");
     let registry =
-        Registry::builder().orchestration("telling", telling).activity("greet", greet).build();
-    let runtime = house.run(registry.expect("a registry")).await;
+        Registry::builder().orchestration("emitting", emitting).activity("greet", greet).build();
+    let runtime = env.run(registry.expect("a registry")).await;
     let mut seen = HashSet::new();
     for life in 1..=2 {
-        house.client.start("t", "telling", "ann").await.expect("started");
-        house.client.wait::<String>("t", LONG).await.expect("completed");
-        let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
-        let stored = house.store.messages(id, filter, hook::first(9)).await.expect("read").items;
+        env.client.start("t", "emitting", "ann").await.expect("started");
+        env.client.wait::<String>("t", LONG).await.expect("completed");
+        let filter = HookMessageFilter { with_content: true, ..HookMessageFilter::default() };
+        let stored = env.store.messages(id, filter, hook::first(9)).await.expect("read").items;
         assert_eq!(stored.len(), 2 * life);
         let new: Vec<_> = stored.iter().filter(|message| seen.insert(message.id)).collect();
         let types: Vec<_> = new.iter().map(|message| message.event_type.as_str()).collect();
         assert_eq!(types, ["greeting.begun", "greeting.done"]);
         assert_eq!(new[1].payload.as_deref(), Some(&br#""hello ann""#[..]));
         assert_eq!(new[1].channels, hook::channels(&["north"]));
-        house.client.delete("t", false).await.expect("deleted");
+        env.client.delete("t", false).await.expect("deleted");
     }
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_orchestration_costs_no_call_and_wakes_on_time() {
-    let house = house();
+async fn a_sleeping_orchestration_makes_no_store_calls_and_wakes_on_time() {
+    let env = env();
     let registry = Registry::builder()
         .orchestration("sleeper", async |ctx: OrchestrationContext, (): ()| {
             ctx.sleep(Duration::from_secs(500)).await;
@@ -135,20 +135,20 @@ async fn a_sleeping_orchestration_costs_no_call_and_wakes_on_time() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(registry).await;
-    house.client.start("s", "sleeper", &()).await.expect("started");
-    // The end of the first turn's lease was noted when it was granted: it is looked at once.
+    let runtime = env.run(registry).await;
+    env.client.start("s", "sleeper", &()).await.expect("started");
+    // The hub looks once when the lease of the first turn would have ended.
     tokio::time::sleep(Duration::from_secs(40)).await;
     let calls = || {
-        let mut calls = house.store.flow_calls();
+        let mut calls = env.store.flow_calls();
         calls.remove("sweep_flow");
         calls
     };
     let asleep = calls();
     tokio::time::sleep(Duration::from_secs(450)).await;
     assert_eq!(calls(), asleep, "nothing polls while it sleeps");
-    house.client.wait::<()>("s", LONG).await.expect("woke up");
-    let detail = house.client.status("s").await.expect("read");
+    env.client.wait::<()>("s", LONG).await.expect("woke up");
+    let detail = env.client.status("s").await.expect("read");
     let instance = detail.instance().expect("it exists");
     let slept = instance.created_at.until(instance.ended_at.expect("ended"));
     assert!(slept >= Duration::from_secs(500), "never early: {slept:?}");
@@ -157,8 +157,8 @@ async fn a_sleeping_orchestration_costs_no_call_and_wakes_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_tries_are_repeated_without_turns_and_counted() {
-    let house = house();
+async fn failed_attempts_are_counted_and_retried_without_turns() {
+    let env = env();
     let tries = Arc::new(AtomicU32::new(0));
     let counted = tries.clone();
     let registry = Registry::builder()
@@ -177,11 +177,11 @@ async fn failed_tries_are_repeated_without_turns_and_counted() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(registry).await;
-    house.client.start("f", "stubborn", &()).await.expect("started");
-    let attempt: u32 = house.client.wait("f", LONG).await.expect("the third try succeeds");
+    let runtime = env.run(registry).await;
+    env.client.start("f", "stubborn", &()).await.expect("started");
+    let attempt: u32 = env.client.wait("f", LONG).await.expect("the third try succeeds");
     assert_eq!((attempt, tries.load(Ordering::SeqCst)), (3, 3));
-    let turns = house.client.history("f", None).await.expect("read");
+    let turns = env.client.history("f", None).await.expect("read");
     let count =
         turns.iter().filter(|event| format!("{:?}", event.kind).starts_with("Turn")).count();
     assert_eq!(count, 2, "retries make no turns: {turns:?}");
@@ -189,8 +189,8 @@ async fn failed_tries_are_repeated_without_turns_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_reach_instances_also_before_they_start() {
-    let house = house();
+async fn events_raised_before_the_start_are_delivered() {
+    let env = env();
     let registry = Registry::builder()
         .orchestration("approval", async |ctx: OrchestrationContext, (): ()| {
             let first: String = ctx.event("approved").await?;
@@ -199,38 +199,38 @@ async fn events_reach_instances_also_before_they_start() {
         })
         .build()
         .expect("a registry");
-    let unknown = house.client.raise_event("a", "approved", "early").await;
+    let unknown = env.client.raise_event("a", "approved", "early").await;
     assert!(matches!(unknown, Err(ClientError::NotFound(_))), "{unknown:?}");
-    house.client.raise_event_early("a", "approved", "early").await.expect("kept");
-    let runtime = house.run(registry).await;
-    house.client.start("a", "approval", &()).await.expect("started");
-    house.client.raise_event("a", "approved", "later").await.expect("delivered");
-    let said: String = house.client.wait("a", LONG).await.expect("completed");
+    env.client.raise_event_early("a", "approved", "early").await.expect("kept");
+    let runtime = env.run(registry).await;
+    env.client.start("a", "approval", &()).await.expect("started");
+    env.client.raise_event("a", "approved", "later").await.expect("delivered");
+    let said: String = env.client.wait("a", LONG).await.expect("completed");
     assert_eq!(said, "early, later");
-    let late = house.client.raise_event("a", "approved", "too late").await;
+    let late = env.client.raise_event("a", "approved", "too late").await;
     assert!(matches!(late, Err(ClientError::Ended(_))), "{late:?}");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_instance_is_not_found_and_a_later_start_is_not_hit() {
-    let house = house();
+async fn cancelling_an_unknown_instance_fails_and_does_not_affect_a_later_start() {
+    let env = env();
     let registry = Registry::builder()
         .orchestration("plain", async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(7))
         .build()
         .expect("a registry");
-    let cancelled = house.client.cancel("misspelt", "not needed").await;
+    let cancelled = env.client.cancel("misspelt", "not needed").await;
     assert!(matches!(cancelled, Err(ClientError::NotFound(_))), "{cancelled:?}");
-    let runtime = house.run(registry).await;
-    house.client.start("misspelt", "plain", &()).await.expect("started");
-    let value: u32 = house.client.wait("misspelt", LONG).await.expect("completed");
+    let runtime = env.run(registry).await;
+    env.client.start("misspelt", "plain", &()).await.expect("started");
+    let value: u32 = env.client.wait("misspelt", LONG).await.expect("completed");
     assert_eq!(value, 7);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_answer_their_parents() {
-    let house = house();
+async fn children_return_their_results_to_their_parents() {
+    let env = env();
     let registry = Registry::builder()
         .orchestration("parent", async |ctx: OrchestrationContext, n: u32| {
             let mut sum = 0;
@@ -248,19 +248,19 @@ async fn children_answer_their_parents() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(registry).await;
-    house.client.start("p", "parent", &4).await.expect("started");
-    assert_eq!(house.client.wait::<u32>("p", LONG).await.expect("completed"), 6);
-    house.client.start("q", "parent", &10).await.expect("started");
-    let failed = house.client.wait::<u32>("q", LONG).await.expect_err("the tenth child fails");
+    let runtime = env.run(registry).await;
+    env.client.start("p", "parent", &4).await.expect("started");
+    assert_eq!(env.client.wait::<u32>("p", LONG).await.expect("completed"), 6);
+    env.client.start("q", "parent", &10).await.expect("started");
+    let failed = env.client.wait::<u32>("q", LONG).await.expect_err("the tenth child fails");
     assert!(failed.to_string().contains("nine is too much"), "{failed}");
-    assert_eq!(house.client.tree("p").await.expect("read").len(), 5);
+    assert_eq!(env.client.tree("p").await.expect("read").len(), 5);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_eternal_loop_continues_as_new() {
-    let house = house();
+    let env = env();
     let registry = Registry::builder()
         .orchestration("counter", async |ctx: OrchestrationContext, n: u32| {
             ctx.sleep(Duration::from_secs(10)).await;
@@ -268,16 +268,16 @@ async fn an_eternal_loop_continues_as_new() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(registry).await;
-    house.client.start("c", "counter", &0).await.expect("started");
-    assert_eq!(house.client.wait::<u32>("c", LONG).await.expect("completed"), 5);
-    assert_eq!(house.client.executions("c").await.expect("read").len(), 6);
+    let runtime = env.run(registry).await;
+    env.client.start("c", "counter", &0).await.expect("started");
+    assert_eq!(env.client.wait::<u32>("c", LONG).await.expect("completed"), 5);
+    assert_eq!(env.client.executions("c").await.expect("read").len(), 6);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn code_that_does_not_fit_suspends_and_fitting_code_resumes() {
-    let house = house();
+async fn mismatching_code_suspends_and_matching_code_resumes() {
+    let env = env();
     let first = Registry::builder()
         .orchestration("changing", async |ctx: OrchestrationContext, (): ()| {
             ctx.sleep(Duration::from_secs(10)).await;
@@ -286,8 +286,8 @@ async fn code_that_does_not_fit_suspends_and_fitting_code_resumes() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(first).await;
-    house.client.start("x", "changing", &()).await.expect("started");
+    let runtime = env.run(first).await;
+    env.client.start("x", "changing", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(11)).await;
     runtime.shutdown(Duration::from_secs(1)).await;
     let second = Registry::builder()
@@ -297,10 +297,10 @@ async fn code_that_does_not_fit_suspends_and_fitting_code_resumes() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(second).await;
-    house.client.raise_event("x", "go", "").await.expect("sent");
+    let runtime = env.run(second).await;
+    env.client.raise_event("x", "go", "").await.expect("sent");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let Status::Running(held) = house.client.status("x").await.expect("read") else {
+    let Status::Running(held) = env.client.status("x").await.expect("read") else {
         panic!("it has not ended")
     };
     let reason = held.suspended.expect("suspended");
@@ -314,14 +314,14 @@ async fn code_that_does_not_fit_suspends_and_fitting_code_resumes() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(third).await;
-    assert_eq!(house.client.wait::<u32>("x", LONG).await.expect("completed"), 3);
+    let runtime = env.run(third).await;
+    assert_eq!(env.client.wait::<u32>("x", LONG).await.expect("completed"), 3);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_instance_takes_its_activity_along() {
-    let house = house();
+async fn cancelling_an_instance_cancels_its_activity() {
+    let env = env();
     let cancelled = Arc::new(AtomicU32::new(0));
     let counted = cancelled.clone();
     let registry = Registry::builder()
@@ -338,11 +338,11 @@ async fn a_cancelled_instance_takes_its_activity_along() {
         })
         .build()
         .expect("a registry");
-    let runtime = house.run(registry).await;
-    house.client.start("l", "long", &()).await.expect("started");
+    let runtime = env.run(registry).await;
+    env.client.start("l", "long", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    house.client.cancel("l", "not needed").await.expect("asked");
-    let ended = house.client.wait_for_end("l", LONG).await.expect("waited");
+    env.client.cancel("l", "not needed").await.expect("requested");
+    let ended = env.client.wait_for_end("l", LONG).await.expect("waited");
     assert_eq!(ended.name(), "cancelled");
     tokio::time::sleep(Duration::from_secs(15)).await;
     assert_eq!(cancelled.load(Ordering::SeqCst), 1, "its worker noticed at the next renewal");
@@ -350,21 +350,21 @@ async fn a_cancelled_instance_takes_its_activity_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unregistered_names_wait_visibly_and_are_no_hot_loop() {
-    let house = house();
-    let runtime = house.run(greeting()).await;
-    house.client.start("u", "unknown", &()).await.expect("started");
+async fn unregistered_names_stay_pending_without_a_busy_loop() {
+    let env = env();
+    let runtime = env.run(greeting()).await;
+    env.client.start("u", "unknown", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let calls = house.store.flow_calls();
+    let calls = env.store.flow_calls();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(house.store.flow_calls(), calls);
-    assert_eq!(house.client.status("u").await.expect("read").name(), "pending");
+    assert_eq!(env.store.flow_calls(), calls);
+    assert_eq!(env.client.status("u").await.expect("read").name(), "pending");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_fetched_ahead_keeps_its_lease_and_is_given_back_at_the_end() {
-    let house = house();
+async fn prefetched_items_keep_their_leases_and_are_given_back_at_shutdown() {
+    let env = env();
     let registry = Registry::builder()
         .orchestration("two", async |ctx: OrchestrationContext, (): ()| {
             let slow = (0..2).map(|n| ctx.activity::<_, u32>("slow", n).start());
@@ -382,16 +382,16 @@ async fn what_is_fetched_ahead_keeps_its_lease_and_is_given_back_at_the_end() {
         prefetch: Prefetch::Fixed(1),
         ..Default::default()
     };
-    let runtime = house.run_with(registry, options).await;
-    house.client.start("t", "two", &()).await.expect("started");
+    let runtime = env.run_with(registry, options).await;
+    env.client.start("t", "two", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(50)).await;
-    let depths = house.client.depths().await.expect("read");
-    assert_eq!((depths.leased_work, depths.work), (2, 0), "one runs, one is at hand");
-    // Both leases ran out long ago if nobody renewed them; a second try would add to the sum.
-    assert_eq!(house.client.wait::<u32>("t", LONG).await.expect("completed"), 1 + 1 + 1);
-    house.client.start("u", "two", &()).await.expect("started");
+    let depths = env.client.depths().await.expect("read");
+    assert_eq!((depths.leased_work, depths.work), (2, 0), "one runs, one is prefetched");
+    // Without renewal both leases would have ended long ago; a second attempt would change the sum.
+    assert_eq!(env.client.wait::<u32>("t", LONG).await.expect("completed"), 1 + 1 + 1);
+    env.client.start("u", "two", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(50)).await;
     runtime.shutdown(Duration::from_secs(1)).await;
-    let depths = house.client.depths().await.expect("read");
+    let depths = env.client.depths().await.expect("read");
     assert_eq!(depths.leased_work, 0, "nothing is left to its lease");
 }

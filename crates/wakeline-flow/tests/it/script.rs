@@ -1,4 +1,4 @@
-//! Runs an execution by hand: messages in, events out.
+//! Drives an execution by hand: delivers messages and collects events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use serde::Serialize;
 use wakeline_core::InstanceId;
 use wakeline_flow::{
-    End, Event, EventKind, Execution, FlowError, Foreign, Json, OrchestrationCode, Registry,
-    RegistryBuilder, ReplayError, Setting, Start, TurnResult, WorkItem,
+    Event, EventKind, Execution, ExecutionSetup, ExecutionStart, FlowError, FlowMessage, Json,
+    Nondeterminism, OrchestrationCode, Registry, RegistryBuilder, ReplayError, TurnEnd, TurnResult,
 };
 
-/// One instance, driven by hand, with its history beside it.
+/// One instance that is driven by hand, with its history.
 pub(crate) struct Script {
     pub(crate) code: Arc<OrchestrationCode>,
-    pub(crate) setting: Setting,
+    pub(crate) setup: ExecutionSetup,
     pub(crate) execution: Execution,
     pub(crate) history: Vec<Event>,
     pub(crate) now: i64,
-    /// Whether the execution is brought back from its history before every turn.
+    /// Whether the execution is replayed from its history before every turn.
     pub(crate) forgetful: bool,
 }
 
@@ -34,21 +34,25 @@ pub(crate) fn registry(build: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -
 }
 
 impl Script {
-    /// The newest code of `flow`, as the first execution of `i`.
+    /// Creates the first execution of instance `i` with the newest code of `flow`.
     pub(crate) fn new<I: Serialize>(registry: &Registry, input: I) -> Self {
         let code = registry.newest("flow").expect("registered");
-        let start = Start { input: json(input), parent: None, seed: 7, carried: Vec::new() };
+        let start =
+            ExecutionStart { input: json(input), parent: None, seed: 7, carried: Vec::new() };
         Self::with(code, start)
     }
 
-    pub(crate) fn with(code: Arc<OrchestrationCode>, start: Start) -> Self {
-        let setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
-        let execution = Execution::start(&code, setting.clone(), start);
-        Self { code, setting, execution, history: Vec::new(), now: 1_000_000, forgetful: false }
+    pub(crate) fn with(code: Arc<OrchestrationCode>, start: ExecutionStart) -> Self {
+        let setup = ExecutionSetup { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let execution = Execution::start(&code, setup.clone(), start);
+        Self { code, setup, execution, history: Vec::new(), now: 1_000_000, forgetful: false }
     }
 
-    /// Delivers messages; the history grows.
-    pub(crate) fn try_turn(&mut self, messages: Vec<WorkItem>) -> Result<TurnResult, Foreign> {
+    /// Delivers messages, and appends the new events to the history.
+    pub(crate) fn try_turn(
+        &mut self,
+        messages: Vec<FlowMessage>,
+    ) -> Result<TurnResult, Nondeterminism> {
         if self.forgetful && !self.history.is_empty() {
             self.execution = self.replayed().expect("replays");
         }
@@ -63,36 +67,40 @@ impl Script {
         Ok(turn)
     }
 
-    pub(crate) fn turn(&mut self, messages: Vec<WorkItem>) -> TurnResult {
-        self.try_turn(messages).expect("nothing foreign")
+    pub(crate) fn turn(&mut self, messages: Vec<FlowMessage>) -> TurnResult {
+        self.try_turn(messages).expect("deterministic")
     }
 
-    /// A new execution, brought back from the history.
+    /// Returns a new execution that is replayed from the history.
     pub(crate) fn replayed(&self) -> Result<Execution, ReplayError> {
-        Execution::replay(&self.code, self.setting.clone(), self.history.iter().cloned())
+        Execution::replay(&self.code, self.setup.clone(), self.history.iter().cloned())
     }
 
-    /// The history with other code.
+    /// Replays the history with other code.
     pub(crate) fn replay_as(
         &self,
         code: &Arc<OrchestrationCode>,
     ) -> Result<Execution, ReplayError> {
-        Execution::replay(code, self.setting.clone(), self.history.iter().cloned())
+        Execution::replay(code, self.setup.clone(), self.history.iter().cloned())
     }
 
-    /// The events as short texts, without turns.
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.history.iter().map(|event| tell(&event.kind)).filter(|text| text != "turn").collect()
+    /// Returns the events as short texts, without turns.
+    pub(crate) fn event_texts(&self) -> Vec<String> {
+        self.history
+            .iter()
+            .map(|event| event_text(&event.kind))
+            .filter(|text| text != "turn")
+            .collect()
     }
 }
 
-pub(crate) fn done<T: Serialize>(event: u64, value: T) -> WorkItem {
+pub(crate) fn done<T: Serialize>(event: u64, value: T) -> FlowMessage {
     let result = Ok(json(value));
-    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, identity: None, result }
+    FlowMessage::ActivityDone { instance: id("i"), execution: 1, event, identity: None, result }
 }
 
-pub(crate) fn failed(event: u64, error: FlowError) -> WorkItem {
-    WorkItem::ActivityDone {
+pub(crate) fn failed(event: u64, error: FlowError) -> FlowMessage {
+    FlowMessage::ActivityDone {
         instance: id("i"),
         execution: 1,
         event,
@@ -101,29 +109,29 @@ pub(crate) fn failed(event: u64, error: FlowError) -> WorkItem {
     }
 }
 
-pub(crate) fn fired(event: u64) -> WorkItem {
-    WorkItem::TimerFired { instance: id("i"), execution: 1, event, fire_at: 0 }
+pub(crate) fn fired(event: u64) -> FlowMessage {
+    FlowMessage::TimerFired { instance: id("i"), execution: 1, event, fire_at: 0 }
 }
 
-pub(crate) fn child_done<T: Serialize>(event: u64, value: T) -> WorkItem {
+pub(crate) fn child_done<T: Serialize>(event: u64, value: T) -> FlowMessage {
     let result = Ok(json(value));
-    WorkItem::ChildDone { instance: id("i"), execution: 1, event, identity: None, result }
+    FlowMessage::ChildDone { instance: id("i"), execution: 1, event, identity: None, result }
 }
 
-pub(crate) fn raised<T: Serialize>(name: &str, data: T) -> WorkItem {
-    WorkItem::EventRaised { instance: id("i"), name: name.to_owned(), data: json(data) }
+pub(crate) fn raised<T: Serialize>(name: &str, data: T) -> FlowMessage {
+    FlowMessage::EventRaised { instance: id("i"), name: name.to_owned(), data: json(data) }
 }
 
-pub(crate) fn cancel(reason: &str) -> WorkItem {
-    WorkItem::CancelInstance { instance: id("i"), reason: reason.to_owned(), parent: None }
+pub(crate) fn cancel(reason: &str) -> FlowMessage {
+    FlowMessage::CancelInstance { instance: id("i"), reason: reason.to_owned(), parent: None }
 }
 
-pub(crate) fn completed<T: Serialize>(value: T) -> End {
-    End::Completed(json(value))
+pub(crate) fn completed<T: Serialize>(value: T) -> TurnEnd {
+    TurnEnd::Completed(json(value))
 }
 
-/// An event in a few words.
-pub(crate) fn tell(kind: &EventKind) -> String {
+/// Describes an event in a few words.
+pub(crate) fn event_text(kind: &EventKind) -> String {
     use EventKind as E;
     match kind {
         E::Started { .. } => "started".into(),

@@ -1,4 +1,4 @@
-//! Slots are for users' code: what only waits for its commit holds none.
+//! Tests that slots are occupied only by users' code and not by commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +12,8 @@ use wakeline_flow::{
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
 
-/// Starts two instances with one slot each for turns and activities, and says how many turns and
-/// activities have run if calls of this kind never come to their commit.
+/// Starts two instances with one slot each for turns and activities. Returns how many turns and
+/// activities have run if calls of this operation never return.
 async fn ran(stuck: &'static str) -> (u32, u32) {
     let store = FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock()));
     for nth in [1, 2] {

@@ -1,4 +1,4 @@
-//! The metric of what no worker claims.
+//! Tests of the metric of unclaimed work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_flow::{Client, Registry, Runtime, RuntimeOptions, UNCLAIMED_AFTER};
 use wakeline_testkit::oracle::MemoryStore;
 
-/// As of a server: not only what the runtime fails.
+/// The metric counts as in a server, not only what the runtime fails.
 #[tokio::test(start_paused = true)]
-async fn what_no_worker_claims_is_counted_long_before_it_fails() {
+async fn unclaimed_work_is_counted_before_it_fails() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
     let client = Client::new(provider.clone());
-    client.start("i", "nobody", &()).await.expect("started");
+    client.start("i", "unknown", &()).await.expect("started");
     tokio::time::sleep(UNCLAIMED_AFTER).await;
     let options = RuntimeOptions {
         unclaimed_timeout: Some(4 * UNCLAIMED_AFTER),
@@ -26,7 +26,7 @@ async fn what_no_worker_claims_is_counted_long_before_it_fails() {
     let registry = Registry::builder().anything_elsewhere().build().expect("a registry");
     let runtime = Runtime::start_with_options(provider, registry, options).await;
     let runtime = runtime.expect("started");
-    // One round.
+    // Waits for one round.
     tokio::time::sleep(UNCLAIMED_AFTER + Duration::from_secs(1)).await;
     let metrics = handle.render();
     assert!(metrics.contains("wakeline_flow_unclaimed 1"), "{metrics}");

@@ -1,14 +1,14 @@
-//! Every error of the library says what is wrong, with its name or value, and what to do.
+//! Tests that every error of the library states the problem, with a name or value, and the remedy.
 
 use std::time::Duration;
 
 use wakeline_core::{InstanceId, OrchestrationName, error_chain};
 use wakeline_flow::provider::ProviderError;
 use wakeline_flow::{
-    ClientError, FlowError, Foreign, Registry, RegistryError, ReplayError, RuntimeOptions,
+    ClientError, FlowError, Nondeterminism, Registry, RegistryError, ReplayError, RuntimeOptions,
 };
 
-/// An error, and what its text must have.
+/// An error, and the parts that its text must contain.
 type Case = (Box<dyn std::error::Error>, &'static [&'static str]);
 
 fn instance() -> InstanceId {
@@ -76,23 +76,26 @@ fn of_replay() -> Vec<Case> {
     let at = "src/orders.rs:7".to_owned();
     vec![
         (
-            Box::new(ReplayError::Broken { event: 7, what: "no event before it waits for it" }),
-            &["event 7", "no event before it", "restore it from a backup"],
+            Box::new(ReplayError::Corrupt {
+                event: 7,
+                what: "no operation before it waits for it",
+            }),
+            &["event 7", "no operation before it", "restore it from a backup"],
         ),
         (Box::new(ReplayError::Unregistered { capability }), &["orders@2.0.0", "register it"]),
-        (Box::new(Foreign::Wake), &["not durable", "in an activity"]),
-        (Box::new(Foreign::Wait), &["not durable", "in an activity"]),
-        (Box::new(Foreign::Outside { at }), &["src/orders.rs:7", "in an activity"]),
-        (Box::new(Foreign::Busy), &["never waits", "in an activity"]),
+        (Box::new(Nondeterminism::Wake), &["not durable", "in an activity"]),
+        (Box::new(Nondeterminism::Wait), &["not durable", "in an activity"]),
+        (Box::new(Nondeterminism::Outside { at }), &["src/orders.rs:7", "in an activity"]),
+        (Box::new(Nondeterminism::Busy), &["never waits", "in an activity"]),
         (
-            Box::new(Foreign::Panic { message: "no stock".to_owned() }),
+            Box::new(Nondeterminism::Panic { message: "no stock".to_owned() }),
             &["panicked: no stock", "fix the code", "resume"],
         ),
     ]
 }
 
 #[test]
-fn every_error_names_what_is_wrong_and_what_to_do() {
+fn every_error_states_the_problem_and_the_remedy() {
     for (error, words) in
         [of_client(), of_provider(), of_registry(), of_replay()].into_iter().flatten()
     {
@@ -103,7 +106,7 @@ fn every_error_names_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn an_option_that_cannot_work_is_named_with_its_value_and_its_limit() {
+fn an_invalid_option_is_reported_with_its_value_and_limit() {
     let preset = RuntimeOptions::default;
     for (options, text) in [
         (
@@ -121,7 +124,7 @@ fn an_option_that_cannot_work_is_named_with_its_value_and_its_limit() {
 }
 
 #[test]
-fn a_registry_names_what_is_registered_twice() {
+fn a_registry_reports_duplicate_names() {
     async fn idle(_: wakeline_flow::ActivityContext, (): ()) -> Result<(), FlowError> {
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! Changes of what is there: read, changed, and stored if it is still as it was read.
+//! Updates of applications, event types and endpoints. An object is read, changed, and stored only
+//! if it has not changed since it was read.
 //!
 //! # Invariants
-//! * Of two who change different things at once, both get what they want: who comes second begins
-//!   anew from what the first one left.
-//! * A change is one store call: it happens as a whole or not at all.
+//! * Two concurrent updates of different fields both take effect: the second one begins again with
+//!   the result of the first.
+//! * An update is one store call, which takes effect completely or not at all.
 
 use std::time::Duration;
 
@@ -16,23 +17,23 @@ use crate::error::HookError;
 use crate::headers::{self, Headers};
 use crate::service::HookService;
 
-/// How often a change is made anew because somebody else came first.
+/// How often an update is tried if other updates come first.
 const TRIES_MAX: u32 = 30;
-/// The longest pause before it is made anew.
+/// The longest pause before the next try, in milliseconds.
 const PAUSE_MAX_MS: u64 = 50;
 
-/// Counts how often somebody else came first.
+/// Counts the tries of an update that other updates came before.
 #[derive(Default)]
-pub(crate) struct Tries(u32);
+pub(crate) struct UpdateTries(u32);
 
-impl Tries {
-    /// Pauses before another try; fails if there were enough of them.
+impl UpdateTries {
+    /// Pauses before another try; fails if there were too many.
     pub(crate) async fn again(&mut self) -> Result<(), HookError> {
         self.0 += 1;
         if self.0 >= TRIES_MAX {
             return Err(HookError::Contended);
         }
-        // By chance, so that those who met do not meet again.
+        // Random, so that updates that collided do not collide again.
         let most = PAUSE_MAX_MS.min(1 << self.0.min(10));
         let pause = Uuid::new_v4().as_u64_pair().1 % (most + 1);
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -41,14 +42,14 @@ impl Tries {
 }
 
 impl HookService {
-    /// Changes an application into what `change` makes of it. It is called again if somebody else
+    /// Replaces an application by the result of `change`, which is called again if another update
     /// came first.
     pub async fn change_application<E: From<HookError>>(
         &self,
         which: &ApplicationRef,
         change: impl Fn(Application) -> Result<ApplicationIn, E>,
     ) -> Result<UpdateOutcome<Application>, E> {
-        let mut tries = Tries::default();
+        let mut tries = UpdateTries::default();
         loop {
             let found = self.store().application(which).await.map_err(HookError::from)?;
             let Some(now) = found else { return Ok(UpdateOutcome::Missing) };
@@ -64,14 +65,14 @@ impl HookService {
         }
     }
 
-    /// Changes an event type into what `change` makes of it. It is called again if somebody else
+    /// Replaces an event type by the result of `change`, which is called again if another update
     /// came first.
     pub async fn change_event_type<E: From<HookError>>(
         &self,
         name: &EventTypeName,
         change: impl Fn(EventType) -> Result<EventType, E>,
     ) -> Result<UpdateOutcome<EventType>, E> {
-        let mut tries = Tries::default();
+        let mut tries = UpdateTries::default();
         loop {
             let found = self.store().event_type(name).await.map_err(HookError::from)?;
             let Some(now) = found else { return Ok(UpdateOutcome::Missing) };
@@ -79,7 +80,7 @@ impl HookService {
             self.event_types().check_schemas(&new).await?;
             let store = self.shared_store();
             let replaced = async move { store.replace_event_type(new).await };
-            match self.to_the_end(replaced).await? {
+            match self.run_to_completion(replaced).await? {
                 UpdateOutcome::Stale => tries.again().await?,
                 outcome => return Ok(outcome),
             }
@@ -96,15 +97,15 @@ impl HookService {
         self.change_endpoint(application, endpoint, |_| Ok(patch.clone())).await
     }
 
-    /// Changes an endpoint by the patch that `change` makes from what it is. It is called again
-    /// if somebody else came first.
+    /// Changes an endpoint by the patch that `change` derives from its current state. It is called
+    /// again if another update came first.
     pub async fn change_endpoint<E: From<HookError>>(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
         change: impl Fn(&Endpoint) -> Result<EndpointPatch, E>,
     ) -> Result<UpdateOutcome<Endpoint>, E> {
-        let mut tries = Tries::default();
+        let mut tries = UpdateTries::default();
         loop {
             let found = self.store().endpoint(application, endpoint).await;
             let found = found.map_err(HookError::from)?;
@@ -117,20 +118,20 @@ impl HookService {
         }
     }
 
-    /// What a patch changes of an endpoint, checked and sealed.
+    /// The update that a patch makes to an endpoint, validated and encrypted.
     fn update_of(&self, now: &Endpoint, patch: EndpointPatch) -> Result<EndpointUpdate, HookError> {
         check::patch(&patch, now, self.guard())?;
         let (url, credentials) = patch.url.map(headers::out_of_url).unzip();
         let own = match (patch.headers, credentials.flatten()) {
             (Some(own), credentials) => Some(headers::with_credentials(own, credentials)?),
             (None, Some(credentials)) => {
-                let mut own = self.vault().open_headers(now.id, &now.headers)?;
+                let mut own = self.encryption().decrypt_headers(now.id, &now.headers)?;
                 own.insert(headers::AUTHORIZATION.to_owned(), credentials);
                 Some(headers::checked(own)?)
             }
             (None, None) => None,
         };
-        let seal = |own: &Headers| self.vault().seal_headers(now.id, own);
+        let encrypt = |own: &Headers| self.encryption().encrypt_headers(now.id, own);
         Ok(EndpointUpdate {
             expected_version: Some(now.version),
             uid: patch.uid,
@@ -140,12 +141,12 @@ impl HookService {
             channels: patch.channels,
             disabled: patch.disabled,
             metadata: patch.metadata.as_ref().map(object),
-            headers: own.as_ref().map(seal).transpose()?,
+            headers: own.as_ref().map(encrypt).transpose()?,
             options: patch.options,
         })
     }
 
-    /// Stores a change of an endpoint that was found, and tells whom it concerns.
+    /// Stores an update of an endpoint, and publishes its changes.
     pub(crate) async fn store_update(
         &self,
         application: &ApplicationRef,
@@ -154,7 +155,9 @@ impl HookService {
     ) -> Result<UpdateOutcome<Endpoint>, HookError> {
         let (store, application) = (self.shared_store(), application.clone());
         let endpoint = EndpointRef::Id(found.id);
-        self.to_the_end(async move { store.update_endpoint(&application, &endpoint, update).await })
-            .await
+        self.run_to_completion(async move {
+            store.update_endpoint(&application, &endpoint, update).await
+        })
+        .await
     }
 }

@@ -1,4 +1,4 @@
-//! What applications and endpoints may look like.
+//! Validation of applications and endpoints.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use crate::send::TIMEOUT_MAX;
 const CHANNELS_MAX: usize = 10;
 const PATTERNS_MAX: usize = 500;
 const SCHEDULE_LEN_MAX: usize = 50;
-/// No more are fetched at a time, so no more can go in one request.
+/// The maximum batch of an ordered endpoint: no more deliveries are claimed at a time, so no more
+/// can be sent in one request.
 const BATCH_MAX: u32 = 64;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Says what is wrong with an application, if something is.
+/// Fails with the reason if an application is invalid.
 pub(crate) fn application(application: &ApplicationIn) -> Result<(), HookError> {
     let reserved = |uid: &Uid| uid.as_str().starts_with(RESERVED_UID);
     if application.uid.as_ref().is_some_and(reserved) {
@@ -31,7 +32,7 @@ pub(crate) fn application(application: &ApplicationIn) -> Result<(), HookError> 
     Ok(())
 }
 
-/// Whether it names the server's own application.
+/// Whether this is the server's own application.
 pub(super) fn is_own(which: &ApplicationRef) -> bool {
     match which {
         ApplicationRef::Id(id) => *id == OPERATIONAL_APPLICATION,
@@ -39,8 +40,8 @@ pub(super) fn is_own(which: &ApplicationRef) -> bool {
     }
 }
 
-/// Says what is wrong with what shall replace an application, if something is. The server's own
-/// keeps the name by which the server finds it.
+/// Fails with the reason if the new values of an application are invalid. The server's own
+/// application must keep the uid by which the server finds it.
 pub(super) fn replacement(id: &ApplicationRef, new: &ApplicationIn) -> Result<(), HookError> {
     if !is_own(id) {
         return application(new);
@@ -54,7 +55,7 @@ pub(super) fn replacement(id: &ApplicationRef, new: &ApplicationIn) -> Result<()
     application(&ApplicationIn { uid: None, ..new.clone() })
 }
 
-/// Says why an application must stay, if it must.
+/// Fails with the reason if an application must not be deleted.
 pub(super) fn deletion(which: &ApplicationRef) -> Result<(), HookError> {
     if is_own(which) {
         let reason = "is the application for operational webhooks, which cannot be deleted";
@@ -63,19 +64,19 @@ pub(super) fn deletion(which: &ApplicationRef) -> Result<(), HookError> {
     Ok(())
 }
 
-/// Says what is wrong with an endpoint, if something is.
+/// Fails with the reason if an endpoint is invalid.
 pub(super) fn endpoint(endpoint: &EndpointIn, guard: &Guard) -> Result<(), HookError> {
     url(&endpoint.url, endpoint.options.pull, guard)?;
     lens(endpoint.event_types.len(), endpoint.channels.len())?;
     options(&endpoint.options)
 }
 
-/// Says what is wrong with a change, if something is.
+/// Fails with the reason if a change of an endpoint is invalid.
 pub(super) fn patch(patch: &EndpointPatch, now: &Endpoint, guard: &Guard) -> Result<(), HookError> {
     let pull = patch.options.as_ref().map_or(now.options.pull, |options| options.pull);
-    // A URL that stays counts when it begins to be called.
-    let begins = now.options.pull && !pull;
-    if let Some(text) = patch.url.as_ref().or(begins.then_some(&now.url)) {
+    // An unchanged URL is checked too if the endpoint changes from pull to push.
+    let becomes_push = now.options.pull && !pull;
+    if let Some(text) = patch.url.as_ref().or(becomes_push.then_some(&now.url)) {
         url(text, pull, guard)?;
     }
     lens(
@@ -106,7 +107,7 @@ fn most(field: &'static str, max: usize, len: usize) -> HookError {
     HookError::invalid(field, format!("must have at most {max} entries, not {len}"))
 }
 
-/// Says which option cannot work, if one cannot.
+/// Fails with the name of the option if an option is out of range.
 fn options(options: &EndpointOptions) -> Result<(), HookError> {
     let fifo = options.fifo.map_or(1, |fifo| fifo.batch);
     let breaker = options.breaker.unwrap_or_default();
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_named() {
+    fn an_invalid_option_is_named_in_the_error() {
         let fine = EndpointOptions::default();
         let breaker = BreakerOptions { probes: 0, ..BreakerOptions::default() };
         for (changed, expected) in [
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_own_names_cannot_be_taken() {
+    fn uids_of_the_server_cannot_be_taken() {
         let uid = Some(Uid::parse("wakeline.operational").expect("valid"));
         let taken = ApplicationIn { uid, ..ApplicationIn::default() };
         assert_eq!(field(application(&taken)), "uid");

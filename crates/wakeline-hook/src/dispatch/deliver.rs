@@ -1,9 +1,10 @@
-//! One request: opened, signed, sent, judged, settled.
+//! Sends one request to an endpoint: decrypts its keys, signs it, sends it, and settles the result.
 //!
 //! # Invariants
-//! * The store is called when the call has ended, never during it.
-//! * What this node has no keys for is left to others: nobody's attempt is used up by it.
-//! * One request is one sample for the breaker, however many messages it carries.
+//! * The store is called after the call has ended, never during it.
+//! * Deliveries that this node has no keys for are left to other nodes, without counting an
+//!   attempt.
+//! * One request is one sample for the circuit breaker, however many messages it carries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,95 +13,96 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookWhat, error_chain};
 use wakeline_store::hook::{
-    AttemptRecord, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery, SettledState,
-    Target,
+    AttemptRecord, DeliveryGroup, DeliveryItem, DeliveryTarget, SettleDelivery, SettledDelivery,
+    SettledState,
 };
 
-use super::slots::Held;
-use super::unopened;
+use super::slots::HeldSlots;
+use super::undecryptable;
 use crate::announce;
 use crate::error::HookError;
 use crate::expired::expired_end;
 use crate::guard::shown_url;
 use crate::policy::{Decision, decide, next};
-use crate::send::request::{Envelope, headers, list, list_id};
-use crate::send::{Call, Ended, Sent};
-use crate::service::Inner;
+use crate::send::request::{SigningContext, headers, list, list_id};
+use crate::send::{AttemptEnd, EndpointCall, FinishedCall};
+use crate::service::HookServiceInner;
 use crate::shares::Share;
 
-/// The pause before an outcome is written again that could not be.
+/// The first pause before an outcome that could not be stored is stored again.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 /// The longest such pause.
 const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Most bytes of payloads in one request, unless a message alone has more.
+/// The maximum total size of the payloads in one request, unless a single message is larger.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Deliveries that go out in one request.
-pub(super) struct Job {
-    pub(super) inner: Arc<Inner>,
+/// The task that sends deliveries in one request.
+pub(super) struct DeliveryTask {
+    pub(super) inner: Arc<HookServiceInner>,
     pub(super) group: DeliveryGroup,
-    /// When they were granted: their database time is that of the grant.
-    pub(super) granted: Instant,
+    /// When the deliveries were claimed, which is also when their `now` was read from the database.
+    pub(super) claimed_at: Instant,
 }
 
-impl Job {
-    /// Makes the attempt, and writes how it ended.
-    pub(super) async fn run(mut self, slot: Held, share: Option<Share>) {
+impl DeliveryTask {
+    /// Makes the attempt, and stores how it ended.
+    pub(super) async fn run(mut self, slot: HeldSlots, share: Option<Share>) {
         let items = std::mem::take(&mut self.group.items);
         let (items, expired): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.payload.is_some());
         let target = &self.group.target;
         let mut ends: Vec<_> = expired.iter().map(|item| expired_end(target, item)).collect();
-        let items = self.put_off_rest(items).await;
-        let mut shut = None;
+        let items = self.release_excess(items).await;
+        let mut undecryptable = None;
         if !items.is_empty() {
             match self.call(&items) {
-                Err(error @ (HookError::Sealed { .. } | HookError::NoKeyRing)) => {
-                    shut = Some((tokens(&items), error));
+                Err(error @ (HookError::Encryption { .. } | HookError::NoEncryptionKeys)) => {
+                    undecryptable = Some((tokens(&items), error));
                 }
                 call => ends.extend(self.attempt(&items, call).await),
             }
         }
         let settled = self.settle(&mut ends).await;
-        // Free before anybody hears of what may go now: who looks for it can use the slot.
+        // The slot is freed before the changes are published, so that whoever they wake can use it.
         drop((slot, share));
         self.inner.share_freed();
         self.settled(&ends, settled);
-        if let Some((tokens, error)) = shut {
+        if let Some((tokens, error)) = undecryptable {
             drop(items);
-            unopened::leave(&self.inner, &self.group.target, (tokens, error)).await;
+            undecryptable::release(&self.inner, &self.group.target, tokens, error).await;
         }
     }
 
-    /// Gives back what is too much for one request; it goes next, because nothing else of an
-    /// endpoint in order goes before it.
-    async fn put_off_rest(&self, mut items: Vec<DeliveryItem>) -> Vec<DeliveryItem> {
+    /// Releases the messages that are too much for one request. They are sent next, because an
+    /// ordered endpoint gets no other message before them.
+    async fn release_excess(&self, mut items: Vec<DeliveryItem>) -> Vec<DeliveryItem> {
         let rest = items.split_off(fitting(&items));
         if !rest.is_empty() {
-            self.inner.give_back(tokens(&rest)).await;
+            self.inner.release(tokens(&rest)).await;
         }
         items
     }
 
-    /// Makes the attempt; returns its end for each of its messages.
+    /// Makes the attempt, and returns its end for each of its messages.
     async fn attempt(
         &self,
         items: &[DeliveryItem],
-        call: Result<Call, HookError>,
+        call: Result<EndpointCall, HookError>,
     ) -> Vec<SettleDelivery> {
         let began = Instant::now();
         self.inner.meters.in_flight.increment(1.0);
-        let (sent, ours) = self.send(call).await;
+        let (sent, own_fault) = self.send(call).await;
         self.inner.meters.in_flight.decrement(1.0);
         self.inner.meters.attempted(&sent.ended, sent.took);
-        self.note(items, &sent);
+        self.log(items, &sent);
         let request = items.first().expect("there was something to send").token.attempt;
-        items.iter().map(|item| self.end(item, &sent, (request, ours, began))).collect()
+        let attempt = AttemptInfo { request, own_fault, began };
+        items.iter().map(|item| self.end(item, &sent, &attempt)).collect()
     }
 
-    /// Makes the call. True beside it if its failure is ours.
-    async fn send(&self, call: Result<Call, HookError>) -> (Sent, bool) {
+    /// Makes the call. The second value is true if it failed because of this server.
+    async fn send(&self, call: Result<EndpointCall, HookError>) -> (FinishedCall, bool) {
         match call {
             Ok(call) => (self.inner.sender.send(call).await, false),
             Err(error) => {
@@ -109,47 +111,47 @@ impl Job {
                     %endpoint, error = error_chain(&error),
                     "a delivery cannot be sent"
                 );
-                let ended = Ended::Failed(format!("not sent: {error}"));
-                (Sent { ended, took: Duration::ZERO }, true)
+                let ended = AttemptEnd::Failed(format!("not sent: {error}"));
+                (FinishedCall { ended, took: Duration::ZERO }, true)
             }
         }
     }
 
-    fn call(&self, items: &[DeliveryItem]) -> Result<Call, HookError> {
+    fn call(&self, items: &[DeliveryItem]) -> Result<EndpointCall, HookError> {
         let target = &self.group.target;
-        let keys = self.inner.vault.open_keys(target.endpoint, &target.secrets)?;
-        let own = self.inner.vault.open_headers(target.endpoint, &target.headers)?;
-        let lists = target.options.fifo.is_some_and(|fifo| fifo.batch > 1);
+        let keys = self.inner.encryption.decrypt_keys(target.endpoint, &target.secrets)?;
+        let own = self.inner.encryption.decrypt_headers(target.endpoint, &target.headers)?;
+        let is_batch = target.options.fifo.is_some_and(|fifo| fifo.batch > 1);
         let first = items.first().expect("there is something to send");
-        let (id, body) = if lists {
+        let (id, body) = if is_batch {
             (list_id(items), list(items))
         } else {
             (first.message.to_string(), first.payload.clone())
         };
         let body = body.ok_or_else(|| HookError::invalid("payload", "is not JSON"))?;
-        let envelope = Envelope {
+        let envelope = SigningContext {
             id: &id,
-            at: first.now.plus(self.granted.elapsed()),
+            at: first.now.plus(self.claimed_at.elapsed()),
             keys: &keys,
             style: target.options.header_style,
         };
         let headers = headers(&envelope, &body, &own, &self.inner.user_agent);
         let (application, url) = (target.application, target.url.clone());
-        Ok(Call { application, url, headers, body, timeout: target.options.timeout })
+        Ok(EndpointCall { application, url, headers, body, timeout: target.options.timeout })
     }
 
-    /// The end of an attempt for one of its messages.
+    /// The end of the attempt for one of its messages.
     fn end(
         &self,
         item: &DeliveryItem,
-        sent: &Sent,
-        (request, ours, began): (AttemptId, bool, Instant),
+        sent: &FinishedCall,
+        attempt: &AttemptInfo,
     ) -> SettleDelivery {
         let target = &self.group.target;
-        let first = item.token.attempt == request;
-        let mut decision = decide(&sent.ended, item, &target.options, request);
-        if ours {
-            let verdict = next(item, &target.options, request, None);
+        let first = item.token.attempt == attempt.request;
+        let mut decision = decide(&sent.ended, item, &target.options, attempt.request);
+        if attempt.own_fault {
+            let verdict = next(item, &target.options, attempt.request, None);
             decision = Decision { verdict, ..Decision::GIVEN_UP };
         }
         let announce_disabled = announce::of_disabling(target, &decision).filter(|_| first);
@@ -157,13 +159,13 @@ impl Job {
             decision = Decision { verdict: decision.verdict, ..Decision::GIVEN_UP };
         }
         let (status, response) = match &sent.ended {
-            Ended::Answer { status, body, .. } => (Some(*status), body.clone()),
+            AttemptEnd::Response { status, body, .. } => (Some(*status), body.clone()),
             _ => (None, Bytes::new()),
         };
         SettleDelivery {
             token: item.token,
             record: AttemptRecord {
-                began_ago: began.elapsed(),
+                began_ago: attempt.began.elapsed(),
                 took: sent.took,
                 status,
                 response,
@@ -179,7 +181,7 @@ impl Job {
         }
     }
 
-    /// Writes outcomes; tries again while the leases last. Returns what became of them.
+    /// Stores the outcomes, and tries again while the leases last. Returns the results.
     async fn settle(&self, ends: &mut [SettleDelivery]) -> Vec<SettledDelivery> {
         if ends.is_empty() {
             return Vec::new();
@@ -187,12 +189,12 @@ impl Job {
         let lease = self.group.target.options.lease();
         let mut pause = SETTLE_AGAIN;
         loop {
-            let asked = Instant::now();
+            let called_at = Instant::now();
             let error = match self.inner.store.settle_deliveries(ends.to_vec()).await {
                 Ok(settled) => return settled,
                 Err(error) => error,
             };
-            let over = self.granted.elapsed() + pause >= lease;
+            let over = self.claimed_at.elapsed() + pause >= lease;
             if over || !error.is_transient() {
                 let endpoint = self.group.target.endpoint;
                 tracing::error!(
@@ -203,7 +205,7 @@ impl Job {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(SETTLE_AGAIN_MAX);
-            ends.iter_mut().for_each(|end| end.record.began_ago += asked.elapsed());
+            ends.iter_mut().for_each(|end| end.record.began_ago += called_at.elapsed());
         }
     }
 
@@ -213,8 +215,8 @@ impl Job {
             meters.settled(settled.state);
             if settled.state == SettledState::Stale {
                 stale(&self.group.target, end.token);
-                // Perhaps an earlier try wrote it whose answer was lost, and what it made due: who
-                // waits must look for it.
+                // An earlier call whose result was lost may have stored the outcome and made other
+                // deliveries due, so the waiters must look for them.
                 self.inner.hint(&[HookChange::now(HookWhat::Push)]);
             }
             if end.throttle.is_some() {
@@ -234,16 +236,16 @@ impl Job {
         }
     }
 
-    fn note(&self, items: &[DeliveryItem], sent: &Sent) {
+    fn log(&self, items: &[DeliveryItem], sent: &FinishedCall) {
         let endpoint = self.group.target.endpoint;
         let first = items.first().expect("there was something to send");
         let (message, attempt) = (first.message, first.attempt_no);
         let took_ms = u64::try_from(sent.took.as_millis()).unwrap_or(u64::MAX);
         match &sent.ended {
-            Ended::Answer { status, .. } => {
+            AttemptEnd::Response { status, .. } => {
                 tracing::debug!(%endpoint, %message, attempt, status, took_ms, "attempt answered");
             }
-            Ended::Refused(error) => {
+            AttemptEnd::Refused(error) => {
                 tracing::debug!(
                     %endpoint, %message, attempt, error = error_chain(&error),
                     "attempt refused"
@@ -257,14 +259,24 @@ impl Job {
     }
 }
 
-/// How many of the first items go into one request.
+/// What all messages of an attempt have in common.
+struct AttemptInfo {
+    /// The attempt id of the first message of the request.
+    request: AttemptId,
+    /// Whether the attempt failed because of this server.
+    own_fault: bool,
+    /// When the attempt began.
+    began: Instant,
+}
+
+/// The number of items, from the first one on, that fit into one request.
 fn fitting(items: &[DeliveryItem]) -> usize {
     let mut bytes = 0;
     let fits = items.iter().take_while(|item| {
         bytes += item.payload.as_ref().map_or(0, Bytes::len);
         bytes <= BATCH_BYTES_MAX
     });
-    // What is too much by itself goes by itself.
+    // A message that is too large by itself is sent alone.
     fits.count().max(1).min(items.len())
 }
 
@@ -272,7 +284,7 @@ fn tokens(items: &[DeliveryItem]) -> Vec<DeliveryToken> {
     items.iter().map(|item| item.token).collect()
 }
 
-fn stale(target: &Target, token: DeliveryToken) {
+fn stale(target: &DeliveryTarget, token: DeliveryToken) {
     let attempt = token.attempt;
     tracing::warn!(
         endpoint = %target.endpoint, %attempt,

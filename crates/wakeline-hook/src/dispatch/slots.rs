@@ -1,8 +1,9 @@
-//! How many calls may be under way, and for whom.
+//! The slots that limit the number of concurrent calls on a node.
 //!
 //! # Invariants
-//! * First attempts may use every slot, retries all but those that are kept.
-//! * A slot that is held is given back when its holder is dropped, whatever happened.
+//! * First attempts may use every slot; retries may use only the general slots, not those reserved
+//!   for first attempts.
+//! * A held slot is given back when its holder is dropped, whatever happened.
 
 use std::sync::Arc;
 
@@ -11,61 +12,62 @@ use tokio::sync::Notify;
 
 /// The slots of a node.
 pub(super) struct Slots {
-    state: Mutex<State>,
+    free: Mutex<FreeSlots>,
     freed: Notify,
-    /// For those who hold slots for first attempts only.
+    /// Notified when a general slot is freed, for loops that hold only reserved slots.
     general_freed: Notify,
 }
 
-struct State {
-    /// Slots for anything.
+/// The free slots.
+struct FreeSlots {
+    /// The number of free slots for any attempt.
     general: u32,
-    /// Slots for first attempts only.
+    /// The number of free slots reserved for first attempts.
     fresh: u32,
 }
 
-/// Slots that are held.
-pub(super) struct Held {
+/// Slots that are held until this is dropped.
+pub(super) struct HeldSlots {
     slots: Arc<Slots>,
     general: u32,
     fresh: u32,
 }
 
 impl Slots {
-    pub(super) fn new(all: u32, kept: u32) -> Self {
+    pub(super) fn new(all: u32, reserved: u32) -> Self {
         let all = all.max(1);
-        // At least one slot is for anything: retries must not wait for ever.
-        let fresh = kept.min(all - 1);
-        let state = Mutex::new(State { general: all - fresh, fresh });
-        Self { state, freed: Notify::new(), general_freed: Notify::new() }
+        // At least one slot is general, because otherwise retries would wait forever.
+        let fresh = reserved.min(all - 1);
+        let free = Mutex::new(FreeSlots { general: all - fresh, fresh });
+        Self { free, freed: Notify::new(), general_freed: Notify::new() }
     }
 
-    /// How many slots for anything are free.
+    /// The number of free general slots.
     pub(super) fn general_len(&self) -> u32 {
-        self.state.lock().general
+        self.free.lock().general
     }
 
-    /// Takes up to `most` slots, at least one, as soon as there is one.
-    pub(super) async fn take(slots: &Arc<Self>, most: u32) -> Held {
+    /// Takes up to `most` slots, at least one. Waits until one is free.
+    pub(super) async fn take(slots: &Arc<Self>, most: u32) -> HeldSlots {
         loop {
-            // Registered before looking, so that what is freed in between is not missed.
+            // Registered before the check, so that a slot freed in between is not missed.
             let freed = slots.freed.notified();
-            let (general, fresh) = slots.state.lock().take(most);
+            let (general, fresh) = slots.free.lock().take(most);
             if general + fresh > 0 {
-                // One is woken for many that are freed at once: it wakes the next.
+                // Only one waiter is woken when many slots are freed at once: it wakes the next.
                 slots.freed.notify_one();
                 slots.general_freed.notify_one();
-                return Held { slots: Arc::clone(slots), general, fresh };
+                return HeldSlots { slots: Arc::clone(slots), general, fresh };
             }
             freed.await;
         }
     }
 
-    /// Waits until a slot for anything is free.
+    /// Waits until a general slot is free.
     async fn general(&self) {
         loop {
             let freed = self.general_freed.notified();
-            if self.state.lock().general > 0 {
+            if self.free.lock().general > 0 {
                 return;
             }
             freed.await;
@@ -73,10 +75,10 @@ impl Slots {
     }
 
     fn give_back(&self, general: u32, fresh: u32) {
-        let mut state = self.state.lock();
-        state.general += general;
-        state.fresh += fresh;
-        drop(state);
+        let mut free = self.free.lock();
+        free.general += general;
+        free.fresh += fresh;
+        drop(free);
         self.freed.notify_one();
         if general > 0 {
             self.general_freed.notify_one();
@@ -84,7 +86,7 @@ impl Slots {
     }
 }
 
-impl State {
+impl FreeSlots {
     fn take(&mut self, most: u32) -> (u32, u32) {
         let general = self.general.min(most);
         let fresh = self.fresh.min(most - general);
@@ -94,46 +96,47 @@ impl State {
     }
 }
 
-impl Held {
+impl HeldSlots {
     pub(super) fn len(&self) -> u32 {
         self.general + self.fresh
     }
 
-    /// How many of them are for first attempts only.
+    /// The number of held slots that are reserved for first attempts.
     pub(super) fn fresh_only(&self) -> u32 {
         self.fresh
     }
 
-    /// Whether all of them are.
+    /// Whether all held slots are reserved for first attempts.
     pub(super) fn is_fresh_only(&self) -> bool {
         self.general == 0
     }
 
-    /// Waits until these could be changed for better ones: until a slot for anything is free,
-    /// and none of these is for anything.
+    /// Waits until a general slot is free, if all held slots are reserved ones. Otherwise never
+    /// returns.
     pub(super) async fn better(&self) {
-        match self.is_fresh_only() {
-            true => self.slots.general().await,
-            false => std::future::pending().await,
+        if self.is_fresh_only() {
+            self.slots.general().await;
+        } else {
+            std::future::pending().await
         }
     }
 
-    /// Whether [`Held::better`] would return at once.
+    /// Whether [`HeldSlots::better`] would return at once.
     pub(super) fn has_better(&self) -> bool {
-        self.is_fresh_only() && self.slots.state.lock().general > 0
+        self.is_fresh_only() && self.slots.free.lock().general > 0
     }
 
-    /// Takes one out of these. Those for anything go first, also for first attempts: that is how
-    /// stores count them.
-    pub(super) fn one(&mut self) -> Held {
+    /// Splits one slot off. General slots come first, even for first attempts, because stores count
+    /// them in this order.
+    pub(super) fn one(&mut self) -> HeldSlots {
         let (general, fresh) = if self.general > 0 { (1, 0) } else { (0, self.fresh.min(1)) };
         self.general -= general;
         self.fresh -= fresh;
-        Held { slots: Arc::clone(&self.slots), general, fresh }
+        HeldSlots { slots: Arc::clone(&self.slots), general, fresh }
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldSlots {
     fn drop(&mut self) {
         if self.len() > 0 {
             self.slots.give_back(self.general, self.fresh);
@@ -146,12 +149,12 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    fn take(slots: &Arc<Slots>, most: u32) -> Option<Held> {
+    fn take(slots: &Arc<Slots>, most: u32) -> Option<HeldSlots> {
         Slots::take(slots, most).now_or_never()
     }
 
     #[test]
-    fn slots_for_first_attempts_are_left_to_them() {
+    fn reserved_slots_serve_only_first_attempts() {
         let slots = Arc::new(Slots::new(4, 1));
         let mut held = take(&slots, 10).expect("free");
         assert_eq!((held.len(), held.fresh_only()), (4, 1));
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_slot_gets_the_one_that_is_freed() {
+    fn a_waiter_gets_the_slot_that_is_freed() {
         let slots = Arc::new(Slots::new(1, 1));
         let held = take(&slots, 1).expect("free");
         assert_eq!(held.fresh_only(), 0);
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_are_freed_at_once_wake_all_who_can_use_them() {
+    fn slots_freed_at_once_wake_all_waiters_that_can_use_them() {
         let slots = Arc::new(Slots::new(4, 0));
         let held = take(&slots, 4).expect("free");
         let mut one = std::pin::pin!(Slots::take(&slots, 1));
@@ -192,24 +195,24 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_slots_for_first_attempts_hears_of_a_better_one() {
+    fn a_holder_of_reserved_slots_is_notified_of_a_free_general_slot() {
         let slots = Arc::new(Slots::new(3, 2));
         let mut held = take(&slots, 3).expect("free");
         let retry = held.one();
         let other = held.one();
         assert!(held.better().now_or_never().is_none() && !held.has_better());
         drop(other);
-        assert!(held.better().now_or_never().is_none(), "that was for first attempts");
+        assert!(held.better().now_or_never().is_none(), "the freed slot is a reserved one");
         drop(retry);
         held.better().now_or_never().expect("one is free");
         assert!(held.has_better());
         let general = take(&slots, 1).expect("free");
-        assert!(general.better().now_or_never().is_none(), "it is for anything");
-        assert!(held.better().now_or_never().is_none(), "somebody else was first");
+        assert!(general.better().now_or_never().is_none(), "it is a general slot");
+        assert!(held.better().now_or_never().is_none(), "another loop took the general slot");
     }
 
     #[test]
-    fn what_is_left_over_is_free_at_once() {
+    fn unused_slots_are_freed_at_once() {
         let slots = Arc::new(Slots::new(8, 2));
         let mut held = take(&slots, 8).expect("free");
         let used = held.one();

@@ -1,9 +1,9 @@
-//! Which addresses are public.
+//! The ranges of addresses that are not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// IPv4 ranges that lead to this machine, its network, or nowhere: first address and length of
-/// the prefix.
+/// IPv4 ranges that lead to this machine, to its network, or nowhere, as first address and prefix
+/// length.
 pub(super) const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
@@ -22,7 +22,7 @@ pub(super) const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, broadcast
 ];
 
-/// What is not public of the one range of IPv6 that may be (2000::/3).
+/// The parts of the global unicast range of IPv6 (2000::/3) that are not public.
 pub(super) const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments, Teredo among them
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -30,36 +30,36 @@ pub(super) const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// Where IPv6 addresses can be public at all.
+/// The global unicast range of IPv6; addresses outside of it are not public.
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// Translated to the IPv4 address in the last 32 bits.
+/// The NAT64 range, whose addresses are translated to the IPv4 address in their last 32 bits.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// Whether an address in canonical form is public.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) if within_v6(address, NAT64) => {
+        IpAddr::V6(address) if within_v6(address, NAT64.0, NAT64.1) => {
             let [.., a, b, c, d] = address.octets();
             is_public_v4(Ipv4Addr::new(a, b, c, d))
         }
         IpAddr::V6(address) => {
-            within_v6(address, GLOBAL_V6)
-                && !SPECIAL_V6.iter().any(|range| within_v6(address, *range))
+            within_v6(address, GLOBAL_V6.0, GLOBAL_V6.1)
+                && !SPECIAL_V6.iter().any(|(first, prefix)| within_v6(address, *first, *prefix))
         }
     }
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    !SPECIAL_V4.iter().any(|range| within_v4(address, *range))
+    !SPECIAL_V4.iter().any(|(first, prefix)| within_v4(address, *first, *prefix))
 }
 
-pub(super) fn within_v4(address: Ipv4Addr, (first, prefix): (Ipv4Addr, u32)) -> bool {
+pub(super) fn within_v4(address: Ipv4Addr, first: Ipv4Addr, prefix: u32) -> bool {
     let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
     address.to_bits() & mask == first.to_bits() & mask
 }
 
-pub(super) fn within_v6(address: Ipv6Addr, (first, prefix): (Ipv6Addr, u32)) -> bool {
+pub(super) fn within_v6(address: Ipv6Addr, first: Ipv6Addr, prefix: u32) -> bool {
     let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
     address.to_bits() & mask == first.to_bits() & mask
 }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn every_special_range_is_refused_from_end_to_end() {
+    fn the_first_and_last_address_of_every_special_range_are_refused() {
         for (first, prefix) in SPECIAL_V4 {
             let last = Ipv4Addr::from_bits(first.to_bits() | (u32::MAX >> prefix));
             let mapped = last.to_ipv6_mapped().to_string();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_lead_inside_are_refused_whatever_their_form() {
+    fn internal_addresses_are_refused_in_every_form() {
         for inside in [
             "::",
             "::1",
@@ -163,7 +163,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn an_address_that_stands_for_another_is_judged_as_that(bits: u32) {
+        fn an_address_that_stands_for_an_ipv4_address_is_checked_as_that(bits: u32) {
             let plain = Ipv4Addr::from_bits(bits);
             let judged = is_public(plain.into());
             let mapped = IpAddr::V6(plain.to_ipv6_mapped()).to_canonical();

@@ -1,4 +1,4 @@
-//! A range of addresses, as operators write it: `10.0.0.0/8`, `fd00::/8`, `127.0.0.1`.
+//! Address ranges as written by operators: `10.0.0.0/8`, `fd00::/8`, `127.0.0.1`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,11 +19,11 @@ pub struct Subnet {
 pub struct SubnetError(String);
 
 impl Subnet {
-    /// Whether an address is in it.
+    /// Whether the range contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
-            (IpAddr::V4(first), IpAddr::V4(address)) => within_v4(address, (first, self.prefix)),
-            (IpAddr::V6(first), IpAddr::V6(address)) => within_v6(address, (first, self.prefix)),
+            (IpAddr::V4(first), IpAddr::V4(address)) => within_v4(address, first, self.prefix),
+            (IpAddr::V6(first), IpAddr::V6(address)) => within_v6(address, first, self.prefix),
             _ => false,
         }
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_subnet_is_refused() {
+    fn invalid_subnets_are_refused() {
         for wrong in ["", "localhost", "10.0.0.0/33", "::1/129", "10.0.0.0/", "10/8", "1.2.3.4/-1"]
         {
             assert!(wrong.parse::<Subnet>().is_err(), "{wrong}");

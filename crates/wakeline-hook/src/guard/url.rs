@@ -1,4 +1,4 @@
-//! URLs of endpoints: what is called, with which credentials, and addresses in all spellings.
+//! URLs of endpoints: separating credentials, and recognizing addresses in all notations.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,16 +10,16 @@ use hyper::http::uri::Scheme;
 
 use super::GuardError;
 
-/// What a URL leads to. Credentials are taken out of it.
+/// A parsed URL, with its credentials separated.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct UrlTarget {
     /// The URL without credentials.
     pub(crate) uri: Uri,
-    /// `user:password` of the URL as a header.
+    /// The `user:password` part of the URL as the value of an authorization header.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-impl Place {
+impl UrlTarget {
     pub(crate) fn parse(url: &str) -> Result<Self, GuardError> {
         if url.is_empty() {
             return Err(GuardError::Url("it is missing, and must begin with http:// or https://"));
@@ -53,15 +53,15 @@ impl Place {
     }
 }
 
-/// A URL as it may be shown and kept in logs: without credentials.
+/// A URL without credentials, as it may be shown and logged.
 pub(crate) fn shown_url(url: &str) -> String {
-    match Place::parse(url) {
-        Ok(place) if place.authorization.is_some() => place.uri.to_string(),
+    match UrlTarget::parse(url) {
+        Ok(target) if target.authorization.is_some() => target.uri.to_string(),
         _ => url.to_owned(),
     }
 }
 
-/// Whether a URL asks for TLS.
+/// Whether a URL uses TLS.
 pub(crate) fn is_https(uri: &Uri) -> bool {
     uri.scheme() == Some(&Scheme::HTTPS)
 }
@@ -73,13 +73,13 @@ pub(crate) fn host(uri: &Uri) -> &str {
     bare.split('%').next().unwrap_or(bare)
 }
 
-/// The port of a URL, named or by its scheme.
+/// The port of a URL, explicit or the default of its scheme.
 pub(crate) fn port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(if is_https(uri) { 443 } else { 80 })
 }
 
-/// The address that a host spells, if it spells one: in the usual form, or in one of the forms
-/// that resolvers take for an IPv4 address (`2130706433`, `0x7f.1`, `0177.0.0.1`).
+/// The address in a host, if it is one: in the usual notation, or in a notation that resolvers
+/// accept for an IPv4 address (`2130706433`, `0x7f.1`, `0177.0.0.1`).
 pub(crate) fn literal(host: &str) -> Result<Option<IpAddr>, GuardError> {
     if let Ok(address) = host.parse() {
         return Ok(Some(address));
@@ -101,7 +101,7 @@ pub(crate) fn literal(host: &str) -> Result<Option<IpAddr>, GuardError> {
     Ok(Some(address.into()))
 }
 
-/// One to four numbers, decimal, octal or hexadecimal; the last one fills what is left.
+/// Parses one to four decimal, octal or hexadecimal numbers. The last one fills the remaining bits.
 fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     let numbers: Vec<u32> = host.split('.').map(number).collect::<Option<_>>()?;
     let (last, leading) = numbers.split_last()?;
@@ -113,7 +113,7 @@ fn loose_v4(host: &str) -> Option<Ipv4Addr> {
         return None;
     }
     let high =
-        leading.iter().enumerate().map(|(place, part)| part << (24 - 8 * place)).sum::<u32>();
+        leading.iter().enumerate().map(|(index, part)| part << (24 - 8 * index)).sum::<u32>();
     Some(Ipv4Addr::from_bits(high | last))
 }
 
@@ -127,7 +127,7 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Credentials as the header that carries them.
+/// The value of a basic authorization header with these credentials.
 fn basic(credentials: &str) -> HeaderValue {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let plain = [decode_percent(user), vec![b':'], decode_percent(password)].concat();
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_refused_in_every_spelling() {
+    fn loopback_is_refused_in_every_notation() {
         let guard = Guard::default();
         for host in [
             "127.0.0.1",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_address_are_refused_too() {
+    fn numeric_hosts_that_are_no_address_are_refused() {
         for url in [
             "http://1.2.3.4.5/",
             "http://256.256.256.256/",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_to_call_is_refused() {
+    fn invalid_urls_are_refused() {
         for url in ["", "/hook", "example.com", "ftp://example.com/", "http:///x", "file:///etc"] {
             assert!(matches!(Guard::default().check_url(url), Err(GuardError::Url(_))), "{url}");
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn names_public_addresses_and_allowed_ones_pass() {
+    fn names_and_public_and_allowed_addresses_are_accepted() {
         let guard = Guard { allow: vec!["127.0.0.0/8".parse().expect("valid")], https_only: false };
         for url in
             ["http://example.com/", "https://1.1.1.1/", "http://127.0.0.1:9/", "http://0x7f.1"]
@@ -243,11 +243,12 @@ mod tests {
 
     #[test]
     fn credentials_move_from_the_url_into_a_header() {
-        let place = Place::parse("https://us%40er:p%3Ass@example.com:8443/a?b=c").expect("valid");
-        assert_eq!(place.uri.to_string(), "https://example.com:8443/a?b=c");
+        let target =
+            UrlTarget::parse("https://us%40er:p%3Ass@example.com:8443/a?b=c").expect("valid");
+        assert_eq!(target.uri.to_string(), "https://example.com:8443/a?b=c");
         let expected = format!("Basic {}", STANDARD.encode("us@er:p:ss"));
-        assert_eq!(place.authorization.expect("credentials"), expected);
-        assert_eq!(port(&place.uri), 8443);
+        assert_eq!(target.authorization.expect("credentials"), expected);
+        assert_eq!(port(&target.uri), 8443);
         assert_eq!(shown_url("https://a:b@example.com/x"), "https://example.com/x");
         assert_eq!(shown_url("https://example.com"), "https://example.com");
     }

@@ -6,7 +6,7 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The lowest bits are half of all: no spread.
+/// An attempt id whose lowest bits result in no spread.
 const MIDDLE: AttemptId = AttemptId(Uuid::from_u128((u32::MAX / 2) as u128));
 
 fn item(scheduled_no: u32, trigger: Trigger) -> DeliveryItem {
@@ -26,11 +26,11 @@ fn item(scheduled_no: u32, trigger: Trigger) -> DeliveryItem {
     }
 }
 
-fn answer(status: u16, retry_after: Option<Duration>) -> Ended {
-    Ended::Answer { status, retry_after, body: Bytes::new() }
+fn response(status: u16, retry_after: Option<Duration>) -> AttemptEnd {
+    AttemptEnd::Response { status, retry_after, body: Bytes::new() }
 }
 
-fn first(ended: &Ended) -> Decision {
+fn first(ended: &AttemptEnd) -> Decision {
     decide(ended, &item(1, Trigger::Scheduled), &EndpointOptions::default(), MIDDLE)
 }
 
@@ -42,32 +42,32 @@ fn seconds(verdict: DeliveryVerdict) -> Option<u64> {
 }
 
 #[test]
-fn every_answer_has_its_meaning() {
+fn every_response_leads_to_the_specified_decision() {
     use BreakerSample::{Failure, None as Nothing, Success};
     for (ended, verdict, sample, throttle, gone) in [
-        (answer(200, None), Some("delivered"), Success, None, false),
-        (answer(204, None), Some("delivered"), Success, None, false),
-        (answer(299, None), Some("delivered"), Success, None, false),
-        (answer(301, None), None, Failure, None, false),
-        (answer(304, None), None, Failure, None, false),
-        (answer(400, None), None, Nothing, None, false),
-        (answer(401, None), None, Failure, None, false),
-        (answer(404, None), None, Failure, None, false),
-        (answer(408, None), None, Failure, None, false),
-        (answer(409, None), None, Nothing, None, false),
-        (answer(410, None), Some("failed"), Nothing, None, true),
-        (answer(422, None), None, Nothing, None, false),
-        (answer(429, None), None, Nothing, Some(5), false),
-        (answer(429, Some(HOUR)), None, Nothing, Some(3600), false),
-        (answer(429, Some(HOUR * 48)), None, Nothing, Some(24 * 3600), false),
-        (answer(500, None), None, Failure, None, false),
-        (answer(502, None), None, Failure, Some(5), false),
-        (answer(503, Some(HOUR)), None, Failure, None, false),
-        (answer(504, None), None, Failure, Some(5), false),
-        (answer(599, None), None, Failure, None, false),
-        (Ended::Timeout, None, Failure, None, false),
-        (Ended::Failed("reset".to_owned()), None, Failure, None, false),
-        (Ended::Refused(crate::GuardError::NotHttps), None, Failure, None, false),
+        (response(200, None), Some("delivered"), Success, None, false),
+        (response(204, None), Some("delivered"), Success, None, false),
+        (response(299, None), Some("delivered"), Success, None, false),
+        (response(301, None), None, Failure, None, false),
+        (response(304, None), None, Failure, None, false),
+        (response(400, None), None, Nothing, None, false),
+        (response(401, None), None, Failure, None, false),
+        (response(404, None), None, Failure, None, false),
+        (response(408, None), None, Failure, None, false),
+        (response(409, None), None, Nothing, None, false),
+        (response(410, None), Some("failed"), Nothing, None, true),
+        (response(422, None), None, Nothing, None, false),
+        (response(429, None), None, Nothing, Some(5), false),
+        (response(429, Some(HOUR)), None, Nothing, Some(3600), false),
+        (response(429, Some(HOUR * 48)), None, Nothing, Some(24 * 3600), false),
+        (response(500, None), None, Failure, None, false),
+        (response(502, None), None, Failure, Some(5), false),
+        (response(503, Some(HOUR)), None, Failure, None, false),
+        (response(504, None), None, Failure, Some(5), false),
+        (response(599, None), None, Failure, None, false),
+        (AttemptEnd::Timeout, None, Failure, None, false),
+        (AttemptEnd::Failed("reset".to_owned()), None, Failure, None, false),
+        (AttemptEnd::Refused(crate::GuardError::NotHttps), None, Failure, None, false),
     ] {
         let decision = first(&ended);
         let name = match decision.verdict {
@@ -88,39 +88,44 @@ fn the_schedule_is_followed_to_its_end() {
     let waits: Vec<_> = (1..=10)
         .map(|no| {
             seconds(
-                decide(&Ended::Timeout, &item(no, Trigger::Scheduled), &options, MIDDLE).verdict,
+                decide(&AttemptEnd::Timeout, &item(no, Trigger::Scheduled), &options, MIDDLE)
+                    .verdict,
             )
         })
         .collect();
     let plan = options.schedule().iter().map(|wait| Some(wait.as_secs())).chain([None]);
     assert_eq!(waits, plan.collect::<Vec<_>>());
     let once = EndpointOptions { schedule: Some(Vec::new()), ..options };
-    let decision = decide(&Ended::Timeout, &item(1, Trigger::Scheduled), &once, MIDDLE);
+    let decision = decide(&AttemptEnd::Timeout, &item(1, Trigger::Scheduled), &once, MIDDLE);
     assert_eq!(decision.verdict, DeliveryVerdict::Failed);
 }
 
 #[test]
-fn an_endpoint_can_put_an_attempt_off_but_not_hasten_it() {
-    for (asked, wait) in [(None, 5), (Some(1), 5), (Some(60), 60), (Some(1_000_000), 86_400)] {
-        let ended = answer(503, asked.map(Duration::from_secs));
-        assert_eq!(seconds(first(&ended).verdict), Some(wait), "{asked:?}");
+fn an_endpoint_can_delay_an_attempt_but_not_advance_it() {
+    for (requested, wait) in [(None, 5), (Some(1), 5), (Some(60), 60), (Some(1_000_000), 86_400)] {
+        let ended = response(503, requested.map(Duration::from_secs));
+        assert_eq!(seconds(first(&ended).verdict), Some(wait), "{requested:?}");
     }
 }
 
 #[test]
-fn a_manual_attempt_that_fails_plans_nothing() {
-    let decision =
-        decide(&Ended::Timeout, &item(0, Trigger::Manual), &EndpointOptions::default(), MIDDLE);
+fn a_failed_manual_attempt_is_not_retried() {
+    let decision = decide(
+        &AttemptEnd::Timeout,
+        &item(0, Trigger::Manual),
+        &EndpointOptions::default(),
+        MIDDLE,
+    );
     assert_eq!(decision.verdict, DeliveryVerdict::Failed);
 }
 
 #[test]
-fn answers_that_the_owner_gave_up_on_end_the_delivery() {
+fn statuses_in_give_up_on_end_the_delivery() {
     let options =
         EndpointOptions { give_up_on: vec![StatusRange(400, 499)], ..EndpointOptions::default() };
     for (status, failed) in [(399, false), (400, true), (422, true), (499, true), (500, false)] {
         let decision =
-            decide(&answer(status, None), &item(1, Trigger::Scheduled), &options, MIDDLE);
+            decide(&response(status, None), &item(1, Trigger::Scheduled), &options, MIDDLE);
         assert_eq!(decision.verdict == DeliveryVerdict::Failed, failed, "{status}");
     }
 }
@@ -146,7 +151,7 @@ fn messages_of_one_request_wait_equally_long() {
     let waits = [1, u128::MAX].map(|attempt| {
         let mut item = item(1, Trigger::Scheduled);
         item.token.attempt = AttemptId(Uuid::from_u128(attempt));
-        decide(&Ended::Timeout, &item, &options, MIDDLE).verdict
+        decide(&AttemptEnd::Timeout, &item, &options, MIDDLE).verdict
     });
     assert_eq!(waits[0], waits[1]);
 }

@@ -1,11 +1,13 @@
-//! Dials endpoints: the one place where a socket to the outside is opened.
+//! Connects to endpoints. This is the only code that opens a socket to an endpoint.
 //!
 //! # Invariants
-//! * Every address is judged right before it is dialled, whether it was spelt in the URL or came
-//!   from a name: there is no time between check and use in which a name could change its mind.
-//! * Connecting ends by itself: the client goes on with it when the call that it was for has ended.
-//! * A socket is counted from its dialling to its end, whoever holds it.
-//! * A name is looked up for the application of the call that needs the connection ([`CALLER`]).
+//! * Every address is checked right before the connection is made, whether it is in the URL or was
+//!   resolved from a name, so that a name cannot resolve differently between check and use.
+//! * Connecting has a time limit of its own, because the client continues with it after the call
+//!   that it was for has ended.
+//! * A socket is counted from the start of connecting until it is closed, whoever holds it.
+//! * A name is resolved on behalf of the application of the call that needs the connection
+//!   ([`CALLER`]).
 
 use std::future::Future;
 use std::io;
@@ -34,47 +36,47 @@ use super::lookup::SharedLookup;
 use super::options::SendOptions;
 use crate::guard::{Guard, GuardError, host, is_https, literal, port};
 
-/// Most time for one address while there are others to try.
+/// The time limit for one address while there are others to try.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why no connection came about.
+/// Why no connection was made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    /// No address was let through.
+    /// The guard refused all addresses.
     #[error("the URL {0}")]
     Refused(GuardError),
-    /// The name has no address.
+    /// The name could not be resolved.
     #[error("the host name {name} could not be resolved: {source}")]
     Lookup {
         name: String,
         #[source]
         source: io::Error,
     },
-    /// Nobody answered.
+    /// No address accepted the connection.
     #[error("cannot connect to {address}: {source}")]
     Dial {
         address: SocketAddr,
         #[source]
         source: io::Error,
     },
-    /// The other side is not who it should be, or speaks no TLS.
+    /// The TLS handshake failed, or the certificate is not valid for the host.
     #[error("TLS failed: {0}")]
     Tls(io::Error),
-    /// The host cannot stand in a certificate.
+    /// The host name is not valid in a certificate.
     #[error("the host name is not valid in a TLS certificate")]
     ServerName,
-    /// It took longer than any call may.
+    /// Connecting took longer than any call may take.
     #[error("no connection within the time limit")]
     Late,
 }
 
 tokio::task_local! {
-    /// The application of the call under way. The client knows a connection by its host alone; it
-    /// asks the connector within the call's own task.
+    /// The application of the call in progress. The client identifies a connection only by its
+    /// host, but it calls the connector within the task of the call.
     pub(super) static CALLER: ApplicationId;
 }
 
-/// Connects for the client's pool.
+/// The connector of the client's pool.
 #[derive(Clone)]
 pub(super) struct Connector {
     guard: Arc<Guard>,
@@ -97,7 +99,7 @@ impl Connector {
         Self { guard, lookup, tls: TlsConnector::from(Arc::new(config)), open: Arc::default() }
     }
 
-    /// How many sockets there are, in use and idle. It goes on counting.
+    /// The live count of open sockets, in use and idle.
     pub(super) fn open(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.open)
     }
@@ -109,9 +111,9 @@ impl Connector {
     ) -> Result<TokioIo<Stream>, ConnectError> {
         let host = host(&uri);
         let addresses = self.addresses(host, caller).await?;
-        let open = Open::new(&self.open);
+        let open = CountedConnection::new(&self.open);
         let socket = dial(&addresses, port(&uri)).await?;
-        // Requests are written whole; waiting for more of them gains nothing.
+        // Requests are written in one piece, so waiting for more data gains nothing.
         socket.set_nodelay(true).ok();
         if !is_https(&uri) {
             return Ok(TokioIo::new(Stream { socket: Socket::Plain(socket), _open: open }));
@@ -121,7 +123,7 @@ impl Connector {
         Ok(TokioIo::new(Stream { socket: Socket::Tls(Box::new(secured)), _open: open }))
     }
 
-    /// The addresses of a host that may be dialled; at least one.
+    /// The addresses of a host that may be called; at least one.
     async fn addresses(
         &self,
         host: &str,
@@ -131,7 +133,7 @@ impl Connector {
             Some(address) => vec![address],
             None => {
                 let found = self.lookup.lookup(host, caller).await;
-                found.map_err(|error| lost(host, error))?
+                found.map_err(|error| lookup_error(host, error))?
             }
         };
         let mut refused = None;
@@ -145,22 +147,22 @@ impl Connector {
         match (allowed.is_empty(), refused) {
             (false, _) => Ok(allowed),
             (true, Some(error)) => Err(ConnectError::Refused(error)),
-            (true, None) => Err(lost(host, io::ErrorKind::NotFound.into())),
+            (true, None) => Err(lookup_error(host, io::ErrorKind::NotFound.into())),
         }
     }
 }
 
-fn lost(host: &str, source: io::Error) -> ConnectError {
+fn lookup_error(host: &str, source: io::Error) -> ConnectError {
     ConnectError::Lookup { name: host.to_owned(), source }
 }
 
-/// Tries addresses one after the other.
+/// Tries the addresses one after the other.
 async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectError> {
     let mut failed = None;
-    for (place, ip) in addresses.iter().enumerate() {
+    for (index, ip) in addresses.iter().enumerate() {
         let address = SocketAddr::new(*ip, port);
         let connect = TcpStream::connect(address);
-        let connected = if place + 1 < addresses.len() {
+        let connected = if index + 1 < addresses.len() {
             let late = |_| Err(io::ErrorKind::TimedOut.into());
             tokio::time::timeout(ADDRESS_TIMEOUT, connect).await.unwrap_or_else(late)
         } else {
@@ -196,7 +198,7 @@ impl Service<Uri> for Connector {
 /// A connection that is counted.
 pub(super) struct Stream {
     socket: Socket,
-    _open: Open,
+    _open: CountedConnection,
 }
 
 /// A socket, with TLS or without.
@@ -205,17 +207,17 @@ enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// One of the sockets that there are.
-struct Open(Arc<AtomicUsize>);
+/// Counts a socket as open until it is dropped.
+struct CountedConnection(Arc<AtomicUsize>);
 
-impl Open {
+impl CountedConnection {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Open {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

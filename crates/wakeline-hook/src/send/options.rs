@@ -1,5 +1,4 @@
-//! How endpoints are called.
-
+//! The options for calling endpoints.
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,21 +7,21 @@ use rustls::pki_types::CertificateDer;
 use super::lookup::{NameLookup, SystemLookup};
 use crate::guard::Guard;
 
-/// Most bytes of an answer that are kept, unless set otherwise.
+/// The default for [`SendOptions::response_len_max`].
 const RESPONSE_LEN_MAX: usize = 20_000;
 
 /// How endpoints are called.
 #[derive(Clone)]
 pub struct SendOptions {
-    /// What may be called.
+    /// Which addresses and URLs may be called.
     pub guard: Guard,
-    /// Most bytes of an answer that are read and kept. 20,000.
+    /// The maximum number of bytes of a response that are read and stored. The default is 20,000.
     pub response_len_max: usize,
-    /// What the sender calls itself.
+    /// The value of the `User-Agent` header.
     pub user_agent: String,
-    /// Authorities that are trusted beside the public ones.
+    /// Certificate authorities that are trusted in addition to the public ones.
     pub roots: Vec<CertificateDer<'static>>,
-    /// Turns names into addresses.
+    /// Resolves host names to addresses.
     pub lookup: Arc<dyn NameLookup>,
 }
 

@@ -1,8 +1,8 @@
-//! What goes out: the body, its signatures, the headers.
+//! The body and the headers of requests to endpoints.
 //!
 //! # Invariants
-//! * The body of a single message is its payload, byte by byte.
-//! * An endpoint's own headers never replace those that identify and sign the request.
+//! * The body of a single message is its payload, byte for byte.
+//! * An endpoint's additional headers never replace those that identify and sign the request.
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -15,21 +15,21 @@ use wakeline_store::hook::DeliveryItem;
 use crate::headers::{Headers, is_ours};
 use crate::sign::{SigningKey, signatures};
 
-/// What identifies and authenticates one request.
-pub(crate) struct Envelope<'a> {
-    /// The message's id, or that of a list of messages.
+/// The values that identify and authenticate one request.
+pub(crate) struct SigningContext<'a> {
+    /// The id of the message, or of a batch of messages.
     pub(crate) id: &'a str,
     /// When this attempt is made.
     pub(crate) at: Timestamp,
     /// The keys that sign.
     pub(crate) keys: &'a [SigningKey],
-    /// Names of the headers.
+    /// The names of the headers to set.
     pub(crate) style: HeaderStyle,
 }
 
 /// All headers of a request.
 pub(crate) fn headers(
-    envelope: &Envelope<'_>,
+    context: &SigningContext<'_>,
     body: &[u8],
     own: &Headers,
     user_agent: &str,
@@ -51,14 +51,14 @@ pub(crate) fn headers(
         }
     }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let timestamp = envelope.at.0.div_euclid(1_000_000);
-    let signature = signatures(envelope.keys, envelope.id, timestamp, body);
+    let timestamp = context.at.0.div_euclid(1_000_000);
+    let signature = signatures(context.keys, context.id, timestamp, body);
     let values = [
-        ("id", envelope.id.to_owned()),
+        ("id", context.id.to_owned()),
         ("timestamp", timestamp.to_string()),
         ("signature", signature),
     ];
-    let prefixes: &[&str] = match envelope.style {
+    let prefixes: &[&str] = match context.style {
         HeaderStyle::Webhook => &["webhook"],
         HeaderStyle::Svix => &["svix"],
         HeaderStyle::Both => &["webhook", "svix"],
@@ -72,10 +72,10 @@ pub(crate) fn headers(
     headers
 }
 
-/// One message in a list.
+/// One message in a batch.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed<'a> {
+struct BatchMessage<'a> {
     id: String,
     event_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,14 +86,14 @@ struct Listed<'a> {
     payload: &'a RawValue,
 }
 
-/// The body of a list of messages. `None` if a payload is not JSON, or has expired.
+/// The body of a batch of messages. `None` if a payload is not JSON or has expired.
 pub(crate) fn list(items: &[DeliveryItem]) -> Option<Bytes> {
     let listed: Option<Vec<_>> = items.iter().map(listed).collect();
     serde_json::to_vec(&listed?).ok().map(Bytes::from)
 }
 
-fn listed(item: &DeliveryItem) -> Option<Listed<'_>> {
-    Some(Listed {
+fn listed(item: &DeliveryItem) -> Option<BatchMessage<'_>> {
+    Some(BatchMessage {
         id: item.message.to_string(),
         event_type: item.event_type.as_str(),
         event_id: item.event_id.as_ref().map(|id| id.as_str()),
@@ -103,16 +103,17 @@ fn listed(item: &DeliveryItem) -> Option<Listed<'_>> {
     })
 }
 
-/// The id of a list: the same for the same messages, so that a receiver knows a repetition.
+/// The id of a batch. It is the same for the same messages, so that a receiver can recognize a
+/// repetition.
 pub(crate) fn list_id(items: &[DeliveryItem]) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     items.iter().for_each(|item| context.update(item.message.0.as_bytes()));
-    let print = context.finish();
-    let hex = print.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
+    let digest = context.finish();
+    let hex = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
     format!("batch_{}", hex.collect::<String>())
 }
 
-/// A moment as text.
+/// A time in the format of RFC 3339.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(at.0).map(|at| at.to_string()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What operators hear of.
+//! Operational messages to operators.
 
 use serde_json::Value;
 use wakeline_core::{ApplicationRef, EndpointOptions, MessageRef};
@@ -17,14 +17,14 @@ async fn operators(bench: &Bench) -> Receiver {
     receiver
 }
 
-fn told(request: &Request) -> (String, Value) {
+fn event(request: &Request) -> (String, Value) {
     let mut body: Value = serde_json::from_slice(&request.body).expect("JSON");
     let kind = body["type"].as_str().expect("text").to_owned();
     (kind, body["data"].take())
 }
 
 #[tokio::test]
-async fn operators_hear_of_a_message_that_fails_on_and_of_its_recovery() {
+async fn operators_are_notified_of_a_failing_message_and_its_recovery() {
     let bench = Bench::start().await;
     let mut operators = operators(&bench).await;
     let receiver = Receiver::start(|request| match request {
@@ -35,12 +35,12 @@ async fn operators_hear_of_a_message_that_fails_on_and_of_its_recovery() {
     let options = EndpointOptions { breaker: None, ..schedule(&[5, 5, 5, 5]) };
     let endpoint = bench.endpoint(&receiver.url(), options).await;
     let message = bench.emit("{}").await;
-    let (kind, data) = told(&operators.next().await);
+    let (kind, data) = event(&operators.next().await);
     assert_eq!(kind, "message.attempt.failing");
     assert_eq!(data["msgId"], message.to_string());
     assert_eq!(data["endpointId"], endpoint.to_string());
     assert_eq!(data["lastAttempt"]["number"], 4);
-    let (kind, data) = told(&operators.next().await);
+    let (kind, data) = event(&operators.next().await);
     assert_eq!(kind, "message.attempt.recovered");
     assert_eq!(data["lastAttempt"]["responseStatusCode"], 200);
     bench.stop().await;
@@ -48,19 +48,19 @@ async fn operators_hear_of_a_message_that_fails_on_and_of_its_recovery() {
 }
 
 #[tokio::test]
-async fn operators_hear_of_a_message_that_failed_and_of_a_disabled_endpoint() {
+async fn operators_are_notified_of_a_failed_message_and_a_disabled_endpoint() {
     let bench = Bench::start().await;
     let mut operators = operators(&bench).await;
     let failing = Receiver::always(Answer::Status(500)).await;
     bench.endpoint(&failing.url(), schedule(&[])).await;
     bench.emit("{}").await;
-    assert_eq!(told(&operators.next().await).0, "message.attempt.exhausted");
+    assert_eq!(event(&operators.next().await).0, "message.attempt.exhausted");
     let gone = Receiver::always(Answer::Status(410)).await;
     let endpoint = bench.endpoint(&gone.url(), EndpointOptions::default()).await;
     bench.emit("{}").await;
     let mut kinds = Vec::new();
     for _ in 0..3 {
-        let (kind, data) = told(&operators.next().await);
+        let (kind, data) = event(&operators.next().await);
         if kind == "endpoint.disabled" {
             assert_eq!(data["endpointId"], endpoint.to_string());
             assert_eq!(data["trigger"], "gone");
@@ -74,7 +74,7 @@ async fn operators_hear_of_a_message_that_failed_and_of_a_disabled_endpoint() {
 }
 
 #[tokio::test]
-async fn operators_hear_of_a_message_that_failed_because_its_payload_has_expired() {
+async fn operators_are_notified_of_a_message_that_failed_because_its_payload_expired() {
     let bench = Bench::start().await;
     let mut operators = operators(&bench).await;
     let receiver = Receiver::always(Answer::Status(500)).await;
@@ -83,7 +83,7 @@ async fn operators_hear_of_a_message_that_failed_because_its_payload_has_expired
     bench.attempted(1).await;
     let gone = bench.service.expunge_payload(&bench.app(), &MessageRef::Id(message)).await;
     assert!(gone.expect("expunged"));
-    let (kind, data) = told(&operators.next().await);
+    let (kind, data) = event(&operators.next().await);
     assert_eq!(kind, "message.attempt.exhausted");
     assert_eq!(data["msgId"], message.to_string());
     assert_eq!(data["endpointId"], endpoint.to_string());
@@ -92,7 +92,7 @@ async fn operators_hear_of_a_message_that_failed_because_its_payload_has_expired
 }
 
 #[tokio::test]
-async fn without_an_endpoint_for_them_operational_messages_are_not_kept() {
+async fn operational_messages_are_dropped_without_an_endpoint_for_them() {
     let bench = Bench::start().await;
     let failing = Receiver::always(Answer::Status(500)).await;
     bench.endpoint(&failing.url(), schedule(&[])).await;

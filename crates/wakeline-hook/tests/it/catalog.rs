@@ -1,4 +1,4 @@
-//! What is checked, sealed and shown.
+//! Validation, encryption and display of applications, event types and endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,17 +36,17 @@ async fn emit(bench: &Bench, payload: &'static str) -> Result<EmitOutcome, HookE
 }
 
 #[tokio::test]
-async fn without_a_key_ring_no_endpoint_is_made() {
+async fn without_encryption_keys_no_endpoint_is_created() {
     let store = Arc::new(MemoryStore::with_real_clock());
     let bench = Bench::over(store, HookServiceOptions { keys: None, ..options() }).await;
     let endpoint = EndpointIn { url: "https://example.com/".to_owned(), ..EndpointIn::default() };
     let refused = bench.service.create_endpoint(&bench.app(), endpoint, None).await;
-    assert!(matches!(refused, Err(HookError::NoKeyRing)));
+    assert!(matches!(refused, Err(HookError::NoEncryptionKeys)));
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn secrets_and_headers_reach_the_store_sealed() {
+async fn secrets_and_headers_reach_the_store_encrypted() {
     let bench = Bench::start().await;
     let headers = BTreeMap::from([("x-team".to_owned(), "confidential".to_owned())]);
     let endpoint = bench
@@ -60,7 +60,7 @@ async fn secrets_and_headers_reach_the_store_sealed() {
     let which = EndpointRef::Id(endpoint);
     let kept = bench.store.secrets(&bench.app(), &which).await.expect("read");
     let holds = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
-    assert!(!holds(&kept[0].sealed, &SECRET.as_bytes()[6..]));
+    assert!(!holds(&kept[0].encrypted, &SECRET.as_bytes()[6..]));
     assert!(!holds(&bench.look(endpoint).await.headers, b"confidential"));
     let shown = bench.service.secret(&bench.app(), &which).await.expect("read");
     assert_eq!(shown.as_deref(), Some(SECRET));
@@ -95,7 +95,7 @@ async fn replacing_headers_does_not_need_the_key_of_the_old_ones() {
     let options = HookServiceOptions { keys: Some(Arc::new(other_keys())), ..options() };
     let newer = HookService::start(bench.store.clone(), options);
     let unreadable = newer.headers(&bench.app(), &which).await;
-    assert!(matches!(unreadable, Err(HookError::Sealed { .. })), "{unreadable:?}");
+    assert!(matches!(unreadable, Err(HookError::Encryption { .. })), "{unreadable:?}");
     let all = BTreeMap::from([("x-one".to_owned(), "1".to_owned())]);
     assert!(newer.set_headers(&bench.app(), &which, all.clone()).await.expect("stored"));
     let shown = newer.headers(&bench.app(), &which).await.expect("read").expect("one");
@@ -104,7 +104,7 @@ async fn replacing_headers_does_not_need_the_key_of_the_old_ones() {
 }
 
 #[tokio::test]
-async fn credentials_of_a_url_are_sealed_and_the_url_is_stored_without() {
+async fn credentials_of_a_url_are_encrypted_and_removed_from_the_url() {
     let bench = Bench::start().await;
     let url = "https://user:pass@example.com/x".to_owned();
     let one = |value: &str| BTreeMap::from([("Authorization".to_owned(), value.to_owned())]);
@@ -138,7 +138,7 @@ async fn credentials_of_a_url_are_sealed_and_the_url_is_stored_without() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_moves_keeps_its_headers_unless_it_is_given_others() {
+async fn an_endpoint_with_a_new_url_keeps_its_headers_unless_they_are_replaced() {
     let bench = Bench::start().await;
     let url = "https://user:pass@example.com/x".to_owned();
     let endpoint = bench.make(EndpointIn { url, ..EndpointIn::default() }).await;
@@ -160,7 +160,7 @@ async fn an_endpoint_that_moves_keeps_its_headers_unless_it_is_given_others() {
 }
 
 #[tokio::test]
-async fn an_enforced_schema_is_held_and_changes_count_at_once() {
+async fn an_enforced_schema_is_checked_and_its_changes_take_effect_at_once() {
     let bench = Bench::start().await;
     assert!(emit(&bench, r#"{"age": "old"}"#).await.is_ok());
     let schema = r#"{"1": {"properties": {"age": {"type": "integer"}}, "required": ["age"]}}"#;
@@ -174,7 +174,7 @@ async fn an_enforced_schema_is_held_and_changes_count_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_another_node_counts_after_a_minute_even_unheard() {
+async fn a_change_of_another_node_takes_effect_after_a_minute_without_a_hint() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let bench = Bench::over(store.clone(), options()).await;
     let elsewhere = HookService::start(store, options());
@@ -188,7 +188,7 @@ async fn a_change_of_another_node_counts_after_a_minute_even_unheard() {
 }
 
 #[tokio::test]
-async fn a_payload_that_is_no_json_is_refused() {
+async fn a_payload_that_is_not_json_is_refused() {
     let bench = Bench::start().await;
     for payload in ["", "{", "nope", "{} {}"] {
         let refused = emit(&bench, payload).await;
@@ -198,7 +198,7 @@ async fn a_payload_that_is_no_json_is_refused() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_makes_one_thing_and_another_with_its_key_none() {
+async fn a_repeated_request_creates_one_object_and_another_with_its_key_none() {
     let bench = Bench::start().await;
     let key = || Some(IdempotencyKey::new("key-1").expect("valid"));
     let made = |name: &str| ApplicationIn { name: name.to_owned(), ..ApplicationIn::default() };
@@ -212,7 +212,7 @@ async fn a_repeated_request_makes_one_thing_and_another_with_its_key_none() {
 }
 
 #[tokio::test]
-async fn the_servers_own_names_cannot_be_taken() {
+async fn uids_of_the_server_cannot_be_taken() {
     let bench = Bench::start().await;
     let uid = Some(Uid::parse("wakeline.mine").expect("valid"));
     let application = ApplicationIn { uid, ..ApplicationIn::default() };

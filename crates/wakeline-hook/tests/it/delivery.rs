@@ -1,4 +1,4 @@
-//! What a receiver gets.
+//! Requests as receivers get them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wakeline_store::hook::{AttemptOutcome, DeliveryState, RotateOutcome};
 use crate::support::{Answer, Bench, Receiver, event_type, eventually, options};
 
 #[tokio::test]
-async fn a_message_arrives_signed_and_byte_by_byte() {
+async fn a_message_arrives_signed_and_byte_for_byte() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Body(200, b"thanks".to_vec())).await;
     let endpoint = bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
@@ -98,7 +98,7 @@ async fn an_ed25519_key_signs_and_its_public_half_verifies() {
 }
 
 #[tokio::test]
-async fn own_headers_and_credentials_go_along() {
+async fn additional_headers_and_credentials_are_sent() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Status(204)).await;
     let url = format!("http://us%20er:pass@{}/a?b=c", receiver.address);
@@ -117,7 +117,7 @@ async fn own_headers_and_credentials_go_along() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again_until_one_side_closes_them() {
+async fn connections_are_reused_until_one_side_closes_them() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         1 => Answer::Header(200, "connection: close".to_owned()),
@@ -137,7 +137,7 @@ async fn connections_are_used_again_until_one_side_closes_them() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_bounded_in_sum() {
+async fn the_total_number_of_idle_connections_is_limited() {
     let dispatch = DispatchOptions::with_slots(1);
     let bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
     let mut receivers = Vec::new();
@@ -146,7 +146,7 @@ async fn idle_connections_are_bounded_in_sum() {
         bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
         receivers.push(receiver);
     }
-    // One call at a time, and two connections for it: the third one is not kept.
+    // With one slot two connections are kept; the third one is closed after its call.
     bench.emit("{}").await;
     let mut closing = Vec::new();
     for receiver in &mut receivers {
@@ -177,7 +177,7 @@ async fn a_payload_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_while_it_was_idle_costs_no_attempt() {
+async fn a_connection_that_broke_while_idle_does_not_fail_an_attempt() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Leave).await;
     bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
@@ -186,14 +186,14 @@ async fn a_connection_that_died_while_it_was_idle_costs_no_attempt() {
         receiver.next().await;
         let attempts = bench.attempted(sent).await;
         assert!(attempts.iter().all(|attempt| attempt.status == Some(200)), "{attempts:?}");
-        // Until the end of the connection has been noticed.
+        // Waits until the end of the connection has been noticed.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn a_verification_call_reports_the_answer_and_stores_nothing() {
+async fn a_ping_reports_the_response_and_stores_nothing() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Status(418)).await;
     let endpoint = bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
@@ -207,7 +207,7 @@ async fn a_verification_call_reports_the_answer_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn an_example_goes_to_one_endpoint_only() {
+async fn an_example_is_sent_to_one_endpoint_only() {
     let bench = Bench::start().await;
     let mut one = Receiver::always(Answer::Status(200)).await;
     let mut other = Receiver::always(Answer::Status(200)).await;

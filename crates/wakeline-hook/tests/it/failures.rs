@@ -1,4 +1,4 @@
-//! Receivers that fail, in every way.
+//! Receivers that fail in different ways.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use wakeline_wake::{PollMode, WakeMode};
 
 use crate::support::{Answer, Bench, Receiver, eventually, options, other_keys, schedule};
 
-/// Sends one message to a receiver that behaves so, with one attempt; returns what the log says.
+/// Makes one attempt to send a message to a receiver with this behaviour; returns the logged
+/// result.
 async fn once(answer: Answer) -> (Option<u16>, Vec<u8>, Option<String>, Duration) {
     let bench = Bench::start().await;
     let receiver = Receiver::always(answer).await;
@@ -27,14 +28,14 @@ async fn once(answer: Answer) -> (Option<u16>, Vec<u8>, Option<String>, Duration
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_is_given_up_at_the_deadline() {
+async fn a_call_to_a_hanging_receiver_ends_at_the_deadline() {
     let (status, _, error, took) = once(Answer::Hang).await;
     assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
     assert!(took >= Duration::from_millis(300));
 }
 
 #[tokio::test]
-async fn a_receiver_that_drips_is_given_up_at_the_deadline() {
+async fn a_call_to_a_receiver_that_sends_slowly_ends_at_the_deadline() {
     let (status, _, error, _) = once(Answer::Drip).await;
     assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
 }
@@ -46,14 +47,14 @@ async fn a_closed_connection_is_a_failed_attempt() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_a_failed_attempt() {
+async fn a_truncated_response_is_a_failed_attempt() {
     let (status, _, error, _) = once(Answer::Break).await;
     assert_eq!(status, None);
     assert!(error.expect("an error").contains("status 200 was cut off"));
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_a_failed_attempt() {
+async fn a_refused_connection_is_a_failed_attempt() {
     let bench = Bench::start().await;
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = socket.local_addr().expect("bound");
@@ -75,19 +76,19 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_huge_answer_is_kept_up_to_the_limit() {
+async fn a_huge_response_is_stored_up_to_the_limit() {
     let (status, response, ..) = once(Answer::Body(500, vec![b'x'; 2_000_000])).await;
     assert_eq!((status, response.len()), (Some(500), 20_000));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_kept_as_they_are() {
+async fn response_bytes_that_are_not_text_are_stored_unchanged() {
     let (_, response, ..) = once(Answer::Body(500, vec![0, 255, 254, 0])).await;
     assert_eq!(response, [0, 255, 254, 0]);
 }
 
 #[tokio::test]
-async fn a_failed_delivery_is_tried_again_by_its_schedule_with_the_same_id() {
+async fn a_failed_delivery_is_retried_by_its_schedule_with_the_same_id() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         0 => Answer::Status(500),
@@ -111,7 +112,7 @@ async fn a_failed_delivery_is_tried_again_by_its_schedule_with_the_same_id() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_gone_is_disabled_and_gets_nothing_more() {
+async fn an_endpoint_that_is_gone_is_disabled_and_receives_nothing_more() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         0 => Answer::Status(410),
@@ -132,7 +133,7 @@ async fn an_endpoint_that_is_gone_is_disabled_and_gets_nothing_more() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_asks_for_a_pause_gets_it() {
+async fn an_endpoint_that_requests_a_pause_gets_it() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         0 => Answer::Header(429, "retry-after: 0.4".to_owned()),
@@ -144,7 +145,7 @@ async fn an_endpoint_that_asks_for_a_pause_gets_it() {
     bench.emit("{}").await;
     receiver.next().await;
     bench.attempted(1).await;
-    // Throttled as a whole: this one waits too, and counts no attempt for it.
+    // The complete endpoint is throttled: this message waits too, without counting an attempt.
     bench.emit("{}").await;
     receiver.next().await;
     assert!(began.elapsed() >= Duration::from_millis(400));
@@ -156,7 +157,7 @@ async fn an_endpoint_that_asks_for_a_pause_gets_it() {
 }
 
 #[tokio::test]
-async fn answers_that_the_owner_gave_up_on_are_not_tried_again() {
+async fn statuses_in_give_up_on_are_not_retried() {
     let bench = Bench::start().await;
     let receiver = Receiver::always(Answer::Status(422)).await;
     let give_up_on = vec![StatusRange(422, 422)];
@@ -169,10 +170,10 @@ async fn answers_that_the_owner_gave_up_on_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn what_a_node_has_no_keys_for_is_left_to_others_and_uses_up_no_attempt() {
+async fn deliveries_without_keys_are_left_to_other_nodes_without_counting_an_attempt() {
     for keys in [None, Some(Arc::new(other_keys()))] {
         let has_some = keys.is_some();
-        // Nodes over the oracle do not hear of each other.
+        // Nodes that share the oracle are not notified of each other's changes.
         let poll = PollMode { interval: Duration::from_millis(5), ..PollMode::default() };
         let with_keys = HookServiceOptions { mode: WakeMode::Poll(poll), ..options() };
         let store = Arc::new(MemoryStore::with_real_clock());

@@ -1,4 +1,4 @@
-//! A store call that fails, or a node that dies in it, loses no message and no attempt.
+//! No message and no attempt is lost if a store call fails or a node crashes during it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use wakeline_core::{
 };
 use wakeline_hook::{Emit, HookError};
 use wakeline_store::hook::{
-    AttemptFilter, AttemptOutcome, DeliveryState, EmitOutcome, HookReader, MessageFilter,
+    AttemptFilter, AttemptOutcome, DeliveryState, EmitOutcome, HookMessageFilter, HookReader,
     PageOrder, PageRequest,
 };
 use wakeline_testkit::faults::{Fault, FaultingStore};
@@ -19,12 +19,12 @@ use wakeline_testkit::oracle::MemoryStore;
 use crate::support::{Answer, Bench, Receiver, event_type, options, schedule};
 
 const MESSAGES: usize = 3;
-/// Leases have expired by then, and waits between attempts are over.
+/// Longer than all leases and all waits between attempts.
 const SOON: Duration = Duration::from_secs(120);
-/// Longer than a store may take to answer.
+/// Longer than a store call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The store as it is, read past its faults.
+/// Reads the store without injected faults.
 struct Truth {
     store: Arc<MemoryStore>,
     application: ApplicationId,
@@ -51,7 +51,7 @@ impl Truth {
         true
     }
 
-    /// Whether everything is delivered before long.
+    /// Whether everything is delivered within a limited time.
     async fn delivers(&self) -> bool {
         let delivered = async {
             while !self.is_delivered().await {
@@ -61,7 +61,7 @@ impl Truth {
         tokio::time::timeout(SOON, delivered).await.is_ok()
     }
 
-    /// How many attempts of each message to an endpoint are in the log, and how many arrived.
+    /// How many attempts of each message to an endpoint are in the log, and how many succeeded.
     async fn logged(&self, endpoint: EndpointId) -> BTreeMap<HookMessageId, (usize, usize)> {
         let filter = AttemptFilter { endpoint: Some(endpoint), ..AttemptFilter::default() };
         let log = self.store.attempts(self.application, filter, all()).await.expect("read").items;
@@ -74,7 +74,7 @@ impl Truth {
         counts
     }
 
-    /// What reached an endpoint is in its log; returns the order of first arrivals.
+    /// Checks that all requests to an endpoint are in its log; returns the order of first arrivals.
     async fn check(&self, endpoint: EndpointId, receiver: &mut Receiver) -> Vec<HookMessageId> {
         let mut order = Vec::new();
         let mut arrived: BTreeMap<HookMessageId, usize> = BTreeMap::new();
@@ -98,7 +98,7 @@ impl Truth {
     }
 }
 
-/// Stores a message, and asks again until there is an answer.
+/// Stores a message, and repeats the call until it succeeds.
 async fn emit(bench: &Bench, n: usize) -> HookMessageId {
     let mut emit = Emit::new(bench.app(), event_type("invoice.paid"), Bytes::from_static(b"{}"));
     emit.idempotency_key = Some(IdempotencyKey::new(format!("emit-{n}")).expect("valid"));
@@ -115,7 +115,7 @@ async fn emit(bench: &Bench, n: usize) -> HookMessageId {
     }
 }
 
-/// Endpoints: one that works, one that fails at first, one in order.
+/// Creates three endpoints: one that works, one that fails at first, and an ordered one.
 async fn endpoints(bench: &Bench) -> (Vec<EndpointId>, Vec<Receiver>) {
     let retries = || schedule(&[1_000; 6]);
     let in_order = EndpointOptions { fifo: Some(FifoOptions::default()), ..retries() };
@@ -132,7 +132,7 @@ async fn endpoints(bench: &Bench) -> (Vec<EndpointId>, Vec<Receiver>) {
     (ids, receivers)
 }
 
-/// Sends messages to several endpoints while the k-th call fails. True if there was such a call.
+/// Sends messages to several endpoints while the n-th call fails. True if there was such a call.
 async fn scenario(nth: u64, fault: Fault) -> bool {
     let memory = Arc::new(MemoryStore::with_tokio_clock());
     let store = Arc::new(FaultingStore::new(memory.clone()));
@@ -150,12 +150,12 @@ async fn scenario(nth: u64, fault: Fault) -> bool {
     assert!(done || hangs, "call {nth}, {fault:?}: {:?}", store.calls());
     bench.running.abort();
     if !done {
-        // It hangs with its call for ever: another node takes over.
+        // The node hangs in its call forever, so another node takes over.
         let next = Bench::over(store.clone(), options()).await;
         assert!(truth.delivers().await, "call {nth}, {fault:?}: {:?}", store.calls());
         next.stop().await;
     }
-    let filter = MessageFilter::default();
+    let filter = HookMessageFilter::default();
     let stored = HookReader::messages(&*truth.store, application, filter, all()).await;
     assert_eq!(stored.expect("read").items.len(), MESSAGES, "each is stored once");
     let mut orders = Vec::new();
@@ -175,18 +175,18 @@ async fn survives_at_every_call(fault: Fault) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_fail_before_they_happen_lose_nothing() {
+async fn calls_that_fail_before_they_take_effect_lose_nothing() {
     survives_at_every_call(Fault::Before).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_whose_answer_is_lost_lose_nothing() {
+async fn calls_whose_result_is_lost_lose_nothing() {
     survives_at_every_call(Fault::After).await;
 }
 
-/// Nothing but the fallback would find the retry otherwise, a minute later.
+/// Otherwise only the fallback poll would find the retry, a minute later.
 #[tokio::test(start_paused = true)]
-async fn a_retry_is_on_time_though_the_answer_of_its_settlement_was_lost() {
+async fn a_retry_is_on_time_although_the_result_of_its_settlement_was_lost() {
     let memory = Arc::new(MemoryStore::with_tokio_clock());
     let store = Arc::new(FaultingStore::new(memory.clone()));
     let bench = Bench::over(store.clone(), options()).await;

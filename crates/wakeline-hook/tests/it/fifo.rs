@@ -1,4 +1,4 @@
-//! Endpoints in strict order.
+//! Endpoints that receive their messages in strict order.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use wakeline_core::{EndpointOptions, EndpointRef, FifoOptions};
 
 use crate::support::{Answer, Bench, Receiver, schedule};
 
-/// The ids in a list.
+/// The message ids in a batch.
 fn listed(body: &[u8]) -> Vec<String> {
     let list: Vec<Value> = serde_json::from_slice(body).expect("a list");
     list.iter().map(|item| item["id"].as_str().expect("text").to_owned()).collect()
 }
 
 #[tokio::test]
-async fn a_batch_with_too_many_bytes_goes_in_several_requests_in_order() {
+async fn a_batch_with_too_many_bytes_is_split_into_ordered_requests() {
     let bench = Bench::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
@@ -43,7 +43,7 @@ async fn a_batch_with_too_many_bytes_goes_in_several_requests_in_order() {
 }
 
 #[tokio::test]
-async fn order_holds_over_a_failure() {
+async fn order_is_kept_after_a_failure() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         1 => Answer::Status(500),
@@ -65,7 +65,7 @@ async fn order_holds_over_a_failure() {
 }
 
 #[tokio::test]
-async fn a_batch_is_one_signed_list_with_an_id_of_its_own() {
+async fn a_batch_is_one_signed_request_with_an_id_of_its_own() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         0 => Answer::Status(500),
@@ -102,7 +102,7 @@ async fn a_batch_is_one_signed_list_with_an_id_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_sent_again_has_the_same_messages_and_id() {
+async fn a_retried_batch_has_the_same_messages_and_id() {
     let bench = Bench::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);

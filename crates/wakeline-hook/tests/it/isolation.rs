@@ -1,4 +1,4 @@
-//! Endpoints that do not get in each other's way.
+//! Isolation between endpoints and between applications.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn endpoints_that_hang_or_fail_do_not_delay_another() {
     bench.endpoint(&quick.url(), EndpointOptions::default()).await;
     for _ in 0..50 {
         let message = bench.emit("{}").await;
-        // Nothing else of the test can end before: the others hold for their whole timeout.
+        // No other call of the test ends before: the others hang for their complete timeout.
         assert_eq!(quick.next().await.header("webhook-id"), message.to_string());
     }
     bench.shutdown.cancel();
@@ -31,12 +31,12 @@ async fn endpoints_that_hang_or_fail_do_not_delay_another() {
 }
 
 #[tokio::test]
-async fn slots_kept_for_first_attempts_are_free_while_retries_hang() {
+async fn slots_reserved_for_first_attempts_are_free_while_retries_hang() {
     let dispatch = DispatchOptions { slots: 4, fresh_slots: 2, ..DispatchOptions::default() };
     let bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
-    // Fails at first, so that what holds the slots are retries.
+    // The first attempts fail, so that the slots are held by retries.
     let mut failing = Receiver::start(move |request| match request {
         0..4 => Answer::Status(500),
         _ => Answer::Gate(Arc::clone(&held)),
@@ -54,7 +54,7 @@ async fn slots_kept_for_first_attempts_are_free_while_retries_hang() {
     bench.endpoint(&quick.url(), EndpointOptions::default()).await;
     bench.emit("{}").await;
     quick.next().await;
-    // All four retries are due by now, and only two of them are under way.
+    // All four retries are due by now, and only two of them are in progress.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let under_way = failing.left();
     assert!(under_way <= 1, "{under_way} more than the first attempt of the new message");
@@ -62,7 +62,7 @@ async fn slots_kept_for_first_attempts_are_free_while_retries_hang() {
     bench.stop().await;
 }
 
-/// A node with two slots of which one is kept, on which hints and timers alone wake.
+/// A node with two slots, one of them reserved, which is woken only by hints and timers.
 fn narrow(mode: WakeMode) -> HookServiceOptions {
     let dispatch = DispatchOptions { slots: 2, fresh_slots: 1, ..DispatchOptions::default() };
     let hour = Duration::from_secs(3_600);
@@ -71,7 +71,7 @@ fn narrow(mode: WakeMode) -> HookServiceOptions {
 }
 
 #[tokio::test]
-async fn retries_that_come_due_while_all_slots_for_them_are_full_are_not_forgotten() {
+async fn retries_that_become_due_while_the_general_slots_are_full_are_not_lost() {
     for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
         let bench = Bench::with(narrow(mode)).await;
         let gate = Arc::new(Semaphore::new(0));
@@ -88,7 +88,7 @@ async fn retries_that_come_due_while_all_slots_for_them_are_full_are_not_forgott
         }
         bench.emit("{}").await;
         bench.attempted(4).await;
-        // All retries are due, one of them is under way, and those who look are told of nothing.
+        // All retries are due, one of them is in progress, and the waiting loops are not notified.
         tokio::time::sleep(Duration::from_millis(200)).await;
         gate.add_permits(100);
         for receiver in &mut receivers {
@@ -120,17 +120,17 @@ async fn a_freed_slot_for_retries_is_used_at_once() {
         for _ in 0..11 {
             receiver.next().await;
         }
-        // Everybody else looks for first attempts by now, of which there are none.
+        // All other loops wait for first attempts by now, and there are none.
         tokio::time::sleep(Duration::from_millis(100)).await;
         gate.add_permits(100);
-        // A loop that is not told waits for seconds each time, in all longer than this waits.
+        // A loop that is not notified waits for seconds each time, in total longer than this waits.
         bench.attempted(20).await;
         bench.stop().await;
     }
 }
 
 #[tokio::test]
-async fn retries_of_one_application_that_hang_leave_slots_to_the_retries_of_another() {
+async fn hanging_retries_of_one_application_leave_slots_to_retries_of_another() {
     let dispatch = DispatchOptions { slots: 16, fresh_slots: 4, ..DispatchOptions::default() };
     let mut bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
     let gate = Arc::new(Semaphore::new(0));

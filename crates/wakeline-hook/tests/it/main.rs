@@ -1,4 +1,4 @@
-//! The hook face against the oracle, a SQLite file and PostgreSQL, with real receivers on loopback.
+//! Tests of webhooks with the oracle, a SQLite file and PostgreSQL, and real receivers on loopback.
 
 mod announce;
 mod catalog;

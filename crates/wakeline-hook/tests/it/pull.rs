@@ -1,9 +1,11 @@
-//! Endpoints whose owner fetches.
+//! Endpoints that consumers pull from.
 
 use std::time::Duration;
 
 use wakeline_core::{EndpointId, EndpointOptions, EndpointRef, MessageRef};
-use wakeline_hook::{EndpointIn, HookError, Pop, Popped, PulledSettle, PulledToken, Rotate};
+use wakeline_hook::{
+    EndpointIn, HookError, PullOutcome, PullRequest, PulledToken, PulledVerdict, Rotate,
+};
 use wakeline_store::hook::{DeliveryItem, DeliveryState, SettledState};
 
 use crate::support::{Bench, LONG, schedule};
@@ -13,11 +15,15 @@ async fn pulled(bench: &Bench, options: EndpointOptions) -> EndpointId {
     bench.make(EndpointIn { options, ..EndpointIn::default() }).await
 }
 
-async fn pop(bench: &Bench, endpoint: EndpointId, pop: Pop) -> Vec<(PulledToken, DeliveryItem)> {
+async fn pop(
+    bench: &Bench,
+    endpoint: EndpointId,
+    pop: PullRequest,
+) -> Vec<(PulledToken, DeliveryItem)> {
     let popped = bench.service.pop(&bench.app(), &EndpointRef::Id(endpoint), pop).await;
     match popped.expect("popped") {
-        Popped::Granted(items) => items,
-        Popped::Empty => Vec::new(),
+        PullOutcome::Claimed(items) => items,
+        PullOutcome::Empty => Vec::new(),
         other => panic!("{other:?}"),
     }
 }
@@ -25,7 +31,7 @@ async fn pop(bench: &Bench, endpoint: EndpointId, pop: Pop) -> Vec<(PulledToken,
 async fn settle(
     bench: &Bench,
     endpoint: EndpointId,
-    settles: Vec<(PulledToken, PulledSettle)>,
+    settles: Vec<(PulledToken, PulledVerdict)>,
 ) -> Vec<SettledState> {
     let which = EndpointRef::Id(endpoint);
     let settled = bench.service.settle_pulled(&bench.app(), &which, settles).await;
@@ -38,34 +44,34 @@ async fn extend(bench: &Bench, endpoint: EndpointId, token: PulledToken) -> Vec<
     extended.expect("answered").expect("the endpoint exists")
 }
 
-fn nack(delay: Option<Duration>) -> PulledSettle {
-    PulledSettle::Nack { delay, error: Some("busy".to_owned()) }
+fn nack(delay: Option<Duration>) -> PulledVerdict {
+    PulledVerdict::Nack { delay, error: Some("busy".to_owned()) }
 }
 
 #[tokio::test]
-async fn what_is_popped_and_acked_has_arrived() {
+async fn popped_and_acked_deliveries_are_delivered() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
     let message = bench.emit(r#"{"n":1}"#).await;
-    let ten = Pop { max: 10, ..Pop::default() };
+    let ten = PullRequest { max: 10, ..PullRequest::default() };
     let items = pop(&bench, endpoint, ten.clone()).await;
     assert_eq!(items.len(), 1);
     let (token, item) = &items[0];
     assert_eq!((item.message, item.payload.as_deref()), (message, Some(br#"{"n":1}"#.as_slice())));
     assert!(pop(&bench, endpoint, ten).await.is_empty());
-    let states = settle(&bench, endpoint, vec![(*token, PulledSettle::Ack)]).await;
+    let states = settle(&bench, endpoint, vec![(*token, PulledVerdict::Ack)]).await;
     assert_eq!(states, [SettledState::Delivered]);
-    let again = settle(&bench, endpoint, vec![(*token, PulledSettle::Ack)]).await;
+    let again = settle(&bench, endpoint, vec![(*token, PulledVerdict::Ack)]).await;
     assert_eq!(again, [SettledState::Stale]);
     assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Delivered);
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn a_waiting_pop_gets_what_is_emitted_meanwhile() {
+async fn a_waiting_pop_gets_a_message_that_is_emitted_meanwhile() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
-    let waiting = Pop { max: 1, wait: Some(LONG), lease: None };
+    let waiting = PullRequest { max: 1, wait: Some(LONG), lease: None };
     let (items, message) = tokio::join!(pop(&bench, endpoint, waiting), async {
         crate::support::eventually(async || bench.service.wake_snapshot().lines >= 2).await;
         bench.emit("{}").await
@@ -75,11 +81,11 @@ async fn a_waiting_pop_gets_what_is_emitted_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_nack_comes_again_by_the_schedule_and_then_fails() {
+async fn a_nacked_delivery_is_retried_by_the_schedule_and_then_fails() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, schedule(&[20])).await;
     let message = bench.emit("{}").await;
-    let waiting = Pop { max: 1, wait: Some(LONG), lease: None };
+    let waiting = PullRequest { max: 1, wait: Some(LONG), lease: None };
     let (token, _) = pop(&bench, endpoint, waiting.clone()).await.remove(0);
     let states = settle(&bench, endpoint, vec![(token, nack(None))]).await;
     assert_eq!(states, [SettledState::Retrying]);
@@ -94,22 +100,22 @@ async fn a_nack_comes_again_by_the_schedule_and_then_fails() {
 }
 
 #[tokio::test]
-async fn a_lease_can_be_held_on_to() {
+async fn a_lease_can_be_extended() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
     bench.emit("{}").await;
-    let short = Pop { max: 1, wait: Some(LONG), lease: Some(Duration::from_millis(150)) };
+    let short = PullRequest { max: 1, wait: Some(LONG), lease: Some(Duration::from_millis(150)) };
     let (token, _) = pop(&bench, endpoint, short).await.remove(0);
     assert_eq!(extend(&bench, endpoint, token).await, [true]);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let states = settle(&bench, endpoint, vec![(token, PulledSettle::Ack)]).await;
+    let states = settle(&bench, endpoint, vec![(token, PulledVerdict::Ack)]).await;
     assert_eq!(states, [SettledState::Delivered]);
     assert_eq!(extend(&bench, endpoint, token).await, [false]);
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_pulled_can_be_signed_like_a_webhook() {
+async fn pulled_deliveries_can_be_signed_like_webhooks() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
     let which = EndpointRef::Id(endpoint);
@@ -117,7 +123,8 @@ async fn what_is_pulled_can_be_signed_like_a_webhook() {
     let rotate = Rotate { asymmetric: true, ..Rotate::default() };
     bench.service.rotate_secret(&bench.app(), &which, rotate).await.expect("stored");
     bench.emit(r#"{"n":1}"#).await;
-    let (_, item) = pop(&bench, endpoint, Pop { max: 1, ..Pop::default() }).await.remove(0);
+    let (_, item) =
+        pop(&bench, endpoint, PullRequest { max: 1, ..PullRequest::default() }).await.remove(0);
     let signer = bench.service.pulled_signer(&bench.app(), &which).await;
     let headers = signer.expect("read").expect("one").headers(&item, br#"{"n":1}"#);
     let mut map = hyper::HeaderMap::new();
@@ -132,15 +139,15 @@ async fn what_is_pulled_can_be_signed_like_a_webhook() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_not_given_out_and_has_failed() {
+async fn expired_deliveries_are_not_returned_and_have_failed() {
     let bench = Bench::start().await;
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
     let (gone, kept) = (bench.emit(r#"{"n":1}"#).await, bench.emit(r#"{"n":2}"#).await);
     let service = &bench.service;
     let expunged = service.expunge_payload(&bench.app(), &MessageRef::Id(gone)).await;
     assert!(expunged.expect("expunged"));
-    // One at a time, so that the first claim finds nothing that can be given out.
-    let one = Pop { max: 1, ..Pop::default() };
+    // One at a time, so that the first claim finds only an expired delivery.
+    let one = PullRequest { max: 1, ..PullRequest::default() };
     let items = pop(&bench, endpoint, one.clone()).await;
     assert_eq!(items.iter().map(|(_, item)| item.message).collect::<Vec<_>>(), [kept]);
     assert!(pop(&bench, endpoint, one).await.is_empty());
@@ -157,23 +164,23 @@ async fn a_token_of_another_endpoint_is_stale() {
     let endpoint = pulled(&bench, EndpointOptions::default()).await;
     let other = pulled(&bench, EndpointOptions::default()).await;
     bench.emit("{}").await;
-    let one = Pop { max: 1, ..Pop::default() };
+    let one = PullRequest { max: 1, ..PullRequest::default() };
     let (token, _) = pop(&bench, endpoint, one.clone()).await.remove(0);
     let (own, _) = pop(&bench, other, one).await.remove(0);
     assert_eq!(extend(&bench, other, token).await, [false]);
-    let settles = vec![(token, nack(None)), (own, PulledSettle::Ack), (token, PulledSettle::Ack)];
+    let settles = vec![(token, nack(None)), (own, PulledVerdict::Ack), (token, PulledVerdict::Ack)];
     let states = settle(&bench, other, settles).await;
     assert_eq!(states, [SettledState::Stale, SettledState::Delivered, SettledState::Stale]);
-    let states = settle(&bench, endpoint, vec![(token, PulledSettle::Ack)]).await;
+    let states = settle(&bench, endpoint, vec![(token, PulledVerdict::Ack)]).await;
     assert_eq!(states, [SettledState::Delivered]);
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn endpoints_that_are_called_cannot_be_pulled_from() {
+async fn push_endpoints_cannot_be_pulled_from() {
     let bench = Bench::start().await;
     let called = bench.endpoint("https://example.com/", EndpointOptions::default()).await;
-    let one = Pop { max: 1, ..Pop::default() };
+    let one = PullRequest { max: 1, ..PullRequest::default() };
     let refused = bench.service.pop(&bench.app(), &EndpointRef::Id(called), one.clone()).await;
     assert!(matches!(refused, Err(HookError::Invalid { field: "endpoint", .. })));
     let which = EndpointRef::Id(called);
@@ -181,6 +188,6 @@ async fn endpoints_that_are_called_cannot_be_pulled_from() {
     assert!(matches!(refused, Err(HookError::Invalid { field: "endpoint", .. })));
     let unknown = EndpointRef::Id(EndpointId::generate());
     let missing = bench.service.pop(&bench.app(), &unknown, one).await;
-    assert!(matches!(missing, Ok(Popped::Missing)));
+    assert!(matches!(missing, Ok(PullOutcome::Missing)));
     bench.stop().await;
 }

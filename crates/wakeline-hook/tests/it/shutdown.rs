@@ -1,4 +1,4 @@
-//! A node that goes away in good order.
+//! Graceful shutdown of a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use wakeline_store::hook::DeliveryState;
 use crate::support::{Answer, Bench, Receiver, options, schedule};
 
 #[tokio::test]
-async fn a_call_under_way_finishes_and_its_outcome_is_written() {
+async fn a_call_in_progress_finishes_and_its_outcome_is_stored() {
     let bench = Bench::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let mut receiver = Receiver::always(Answer::Gate(Arc::clone(&gate))).await;
@@ -31,7 +31,7 @@ async fn a_call_under_way_finishes_and_its_outcome_is_written() {
 }
 
 #[tokio::test]
-async fn a_call_that_outlasts_the_grace_does_not_hold_the_node() {
+async fn a_call_that_exceeds_the_grace_period_does_not_delay_shutdown() {
     let grace = Duration::from_millis(50);
     let dispatch = DispatchOptions { grace, ..DispatchOptions::default() };
     let bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
@@ -47,7 +47,7 @@ async fn a_call_that_outlasts_the_grace_does_not_hold_the_node() {
 }
 
 #[tokio::test]
-async fn what_is_emitted_while_nobody_sends_is_sent_by_the_next() {
+async fn messages_emitted_while_no_node_sends_are_sent_by_the_next_node() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Status(200)).await;
     bench.endpoint(&receiver.url(), EndpointOptions::default()).await;

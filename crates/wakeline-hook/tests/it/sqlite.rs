@@ -1,4 +1,4 @@
-//! The hook face on a file.
+//! Webhooks on a SQLite file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ async fn open(folder: &Path) -> Arc<SqliteStore> {
 }
 
 #[tokio::test]
-async fn messages_of_a_file_arrive_born_leased_and_by_retries() {
+async fn messages_arrive_both_leased_on_insert_and_by_retries() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = Bench::over(open(folder.path()).await, options()).await;
     let mut receiver = Receiver::start(|request| match request {
@@ -35,7 +35,7 @@ async fn messages_of_a_file_arrive_born_leased_and_by_retries() {
         [Some(500), Some(200)]
     );
     assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Delivered);
-    assert_eq!(bench.service.wake_snapshot().counters.born_leased, 1);
+    assert_eq!(bench.service.wake_snapshot().counters.leased_on_insert, 1);
     bench.stop().await;
 }
 
@@ -63,7 +63,7 @@ async fn a_retry_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn many_messages_for_several_endpoints_of_a_file_all_arrive() {
+async fn all_of_many_messages_for_several_endpoints_arrive() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = Bench::over(open(folder.path()).await, options()).await;
     let mut receivers = Vec::new();

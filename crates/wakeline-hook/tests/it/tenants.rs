@@ -1,5 +1,5 @@
-//! An application whose endpoints and names all hang, or that has thousands of endpoints, and a
-//! quiet one beside it, on every store.
+//! An application whose endpoints and names all hang, or which has thousands of endpoints, beside a
+//! quiet application, on every store.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,31 +20,32 @@ use wakeline_sqlite::{SqliteOptions, SqliteStore};
 use wakeline_store::hook::{
     AttemptOutcome, Created, DeliveryState, EmitOutcome, HookBackend, PageOrder, PageRequest,
 };
-use wakeline_store::{StoreAdmin as _, WholeStore};
+use wakeline_store::{Backend, StoreAdmin as _};
 use wakeline_testkit::database::TestDatabase;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
 
 use crate::support::{Answer, Bench, Receiver, event_type, eventually, loopback, options};
 
-/// Calls that the node makes at once.
+/// The maximum number of concurrent calls of the node.
 const SLOTS: u32 = 240;
-/// Endpoints of the abuser that accept and never answer, and as many whose names hang.
+/// The number of the abuser's endpoints that accept and never respond, and of those whose names
+/// hang.
 const HANGING: usize = 150;
-/// Lookups that one application may have under way.
+/// The maximum number of lookups that one application may have in progress.
 const LOOKUPS: usize = 64;
-/// Messages of the quiet application.
+/// The number of messages of the quiet application.
 const QUIET: usize = 30;
-/// Endpoints that get every message of an application,
+/// The number of endpoints that receive every message of the application with many endpoints.
 const RECEIVERS: usize = 3_000;
-/// and its messages.
+/// The number of messages of that application.
 const FLOODS: usize = 5;
-/// Failures of background work, a quarter of a second each: together far longer than the test.
+/// The number of failures of background work, 250 ms each: in total far longer than the test.
 const FAILURES: usize = 2_000;
-/// Longer than the test: nothing of the abuser ends before it is let go.
+/// Longer than the test, so that no call of the abuser ends before it is released.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A resolver of which some names hang until they are let go.
+/// A resolver in which some names hang until they are released.
 struct Names {
     hanging: AtomicUsize,
     gate: Semaphore,
@@ -61,7 +62,7 @@ impl NameLookup for Names {
     }
 }
 
-/// What hangs, and how it is let go.
+/// The hanging endpoints and names, and the means to release them.
 struct Abuse {
     names: Arc<Names>,
     gate: Arc<Semaphore>,
@@ -77,7 +78,7 @@ impl Abuse {
         Self { names, gate, receiver }
     }
 
-    /// Makes the endpoints, in turns of either kind, and has a message delivered to all of them.
+    /// Creates endpoints of both kinds alternately, and emits a message to all of them.
     async fn fill(&mut self, bench: &Bench) {
         let options = EndpointOptions { timeout: TIMEOUT, ..EndpointOptions::default() };
         let port = self.receiver.address.port();
@@ -87,7 +88,7 @@ impl Abuse {
             bench.endpoint(&named, options.clone()).await;
         }
         bench.emit("{}").await;
-        // Far more than these are due: whatever the node leaves to the abuser is taken by it.
+        // Far more deliveries are due, so the abuser uses everything that the node allows it.
         eventually(async || self.names.hanging.load(Ordering::SeqCst) >= LOOKUPS).await;
         for _ in 0..LOOKUPS {
             self.receiver.next().await;
@@ -107,7 +108,7 @@ async fn quiet_application(bench: &Bench) -> ApplicationId {
     application.id
 }
 
-/// Sends messages of the quiet application; each arrives at once.
+/// Sends messages of the quiet application, each of which must arrive at once.
 async fn deliver_quietly(bench: &Bench, receiver: &mut Receiver) -> EndpointId {
     let url = format!("http://quiet.test:{}/hook", receiver.address.port());
     let endpoint = bench.endpoint(&url, EndpointOptions::default()).await;
@@ -124,7 +125,7 @@ async fn deliver_quietly(bench: &Bench, receiver: &mut Receiver) -> EndpointId {
     endpoint
 }
 
-/// No attempt of the endpoint failed, and none was made twice.
+/// Checks that no attempt to the endpoint failed, and none was made twice.
 async fn assert_undisturbed(bench: &Bench, endpoint: EndpointId) {
     let attempts = bench.attempts().await;
     assert_eq!(attempts.len(), QUIET);
@@ -152,7 +153,7 @@ async fn a_quiet_application_is_served(store: Arc<dyn HookBackend>) {
     bench.application = abuser;
     assert!(bench.attempts().await.is_empty(), "nothing of the abuser is done yet");
     assert_eq!(abuse.names.hanging.load(Ordering::SeqCst), LOOKUPS);
-    // The abuser gets what is its own: all of it arrives, each at the first attempt.
+    // All messages of the abuser arrive too, each at the first attempt.
     abuse.let_go();
     let attempts = bench.attempted(2 * HANGING).await;
     assert_eq!(attempts.len(), 2 * HANGING);
@@ -164,7 +165,7 @@ async fn a_quiet_application_is_served(store: Arc<dyn HookBackend>) {
     bench.stop().await;
 }
 
-/// Deliveries of a message that are made.
+/// The number of deliveries of a message that exist.
 async fn made(bench: &Bench, message: HookMessageId) -> usize {
     let (mut count, mut after) = (0, None);
     loop {
@@ -176,12 +177,13 @@ async fn made(bench: &Bench, message: HookMessageId) -> usize {
     }
 }
 
-/// Messages for thousands of endpoints and one of a quiet application come at once: the latter is
-/// stored and delivered by a node that makes no delivery of the others. Another node makes these.
-async fn a_quiet_application_waits_for_no_fan_out(store: Arc<dyn WholeStore>) {
+/// Messages for thousands of endpoints and one of a quiet application are emitted at once. The
+/// latter is stored and delivered by a node that does not create the deliveries of the others;
+/// another node does.
+async fn a_quiet_application_does_not_wait_for_a_fan_out(store: Arc<dyn Backend>) {
     let held_back = FaultingStore::new(Arc::clone(&store));
     for _ in 0..FAILURES {
-        held_back.fail_operation("do_chores", 1, Fault::Before);
+        held_back.fail_operation("run_background", 1, Fault::Before);
     }
     let mut bench = Bench::over(Arc::new(held_back), options()).await;
     let pulled = EndpointOptions { pull: true, ..EndpointOptions::default() };
@@ -220,25 +222,25 @@ async fn a_quiet_application_waits_for_no_fan_out(store: Arc<dyn WholeStore>) {
 }
 
 #[tokio::test]
-async fn a_quiet_application_waits_for_no_fan_out_on_sqlite() {
+async fn a_quiet_application_does_not_wait_for_a_fan_out_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = SqliteOptions::new(folder.path().join("hook.db"));
     let store = SqliteStore::open(SqliteOptions { ballast_bytes: 0, ..file }).await;
-    a_quiet_application_waits_for_no_fan_out(Arc::new(store.expect("opens"))).await;
+    a_quiet_application_does_not_wait_for_a_fan_out(Arc::new(store.expect("opens"))).await;
 }
 
 #[tokio::test]
-async fn a_quiet_application_waits_for_no_fan_out_on_postgresql() {
-    on_postgresql(async |store| a_quiet_application_waits_for_no_fan_out(store).await).await;
+async fn a_quiet_application_does_not_wait_for_a_fan_out_on_postgresql() {
+    on_postgresql(async |store| a_quiet_application_does_not_wait_for_a_fan_out(store).await).await;
 }
 
 #[tokio::test]
-async fn a_quiet_application_is_served_beside_an_abuser_in_memory() {
+async fn an_abuser_does_not_delay_a_quiet_application_in_memory() {
     a_quiet_application_is_served(Arc::new(MemoryStore::with_real_clock())).await;
 }
 
 #[tokio::test]
-async fn a_quiet_application_is_served_beside_an_abuser_on_sqlite() {
+async fn an_abuser_does_not_delay_a_quiet_application_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = SqliteOptions::new(folder.path().join("hook.db"));
     let store = SqliteStore::open(SqliteOptions { ballast_bytes: 0, ..file }).await;
@@ -257,6 +259,6 @@ async fn on_postgresql(test: impl AsyncFnOnce(Arc<PostgresStore>)) {
 }
 
 #[tokio::test]
-async fn a_quiet_application_is_served_beside_an_abuser_on_postgresql() {
+async fn an_abuser_does_not_delay_a_quiet_application_on_postgresql() {
     on_postgresql(async |store| a_quiet_application_is_served(store).await).await;
 }

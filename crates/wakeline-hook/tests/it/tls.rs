@@ -1,4 +1,4 @@
-//! Receivers behind TLS.
+//! Receivers that use TLS.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(command.status().expect("openssl runs").success(), "openssl {arguments}");
 }
 
-/// An authority, and a server with its certificate for `localhost`.
+/// A certificate authority, and a server with a certificate of it for `localhost`.
 fn certified() -> (CertificateDer<'static>, TlsAcceptor) {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
@@ -71,14 +71,14 @@ async fn a_certificate_of_a_trusted_authority_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_nobody_known_is_refused() {
+async fn a_certificate_of_an_unknown_authority_is_refused() {
     let (status, error) = attempt("localhost", false).await;
     assert_eq!(status, None);
     assert!(error.expect("an error").contains("UnknownIssuer"));
 }
 
 #[tokio::test]
-async fn a_connection_that_no_call_waits_for_any_more_is_not_kept_in_its_handshake() {
+async fn an_abandoned_connection_is_not_kept_in_its_handshake() {
     let (root, acceptor) = certified();
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
@@ -90,7 +90,7 @@ async fn a_connection_that_no_call_waits_for_any_more_is_not_kept_in_its_handsha
     bench.endpoint(&url, EndpointOptions::default()).await;
     bench.emit("{}").await;
     receiver.next().await;
-    // The second call dials, and then gets the first one's connection.
+    // The second call begins to connect, and then gets the first one's connection.
     bench.emit("{}").await;
     eventually(async || receiver.connections.load(Ordering::SeqCst) == 2).await;
     gate.add_permits(2);

@@ -1,4 +1,4 @@
-//! How senders learn of work.
+//! How senders are notified of deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,18 +38,18 @@ async fn ten_senders_that_poll_together_make_ten_claims_a_second() {
     assert!((900..=1_100).contains(&claims), "{claims} claims in 100 s");
 }
 
-/// An endpoint that the guard refuses when it is called: attempts without a socket.
+/// An endpoint that the guard refuses when it is called, so that attempts need no socket.
 async fn refused(bench: &Bench, options: EndpointOptions) -> EndpointId {
     bench.endpoint("http://localhost:9/", options).await
 }
 
-/// Options under which loopback is refused.
+/// Options that refuse loopback.
 fn strict() -> HookServiceOptions {
     HookServiceOptions { send: SendOptions::default(), ..options() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn polling_goes_on_at_once_while_batches_are_full() {
+async fn polling_continues_without_a_pause_while_batches_are_full() {
     let dispatch = DispatchOptions { poll_senders: 1, ..DispatchOptions::default() };
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let options = HookServiceOptions { mode: polling(PollGrouping::Waiter), dispatch, ..strict() };
@@ -60,13 +60,13 @@ async fn polling_goes_on_at_once_while_batches_are_full() {
         bench.emit("{}").await;
     }
     bench.attempted(200).await;
-    // At its pace alone one sender would need twenty intervals of 100 ms.
+    // With its usual pause one sender would need twenty intervals of 100 ms.
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     bench.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_is_tried_by_its_schedule_to_the_end_and_never_early() {
+async fn a_delivery_follows_its_schedule_to_the_end_and_is_never_early() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let bench = Bench::over(store, strict()).await;
     let planned = &RETRY_SCHEDULE_DEFAULT[..4];
@@ -90,7 +90,7 @@ async fn a_delivery_is_tried_by_its_schedule_to_the_end_and_never_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_hints_costs_nothing_but_a_look_a_minute() {
+async fn waiting_for_hints_costs_only_one_query_per_minute() {
     for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
         let store = Arc::new(MemoryStore::with_tokio_clock());
         let bench = Bench::over(store, HookServiceOptions { mode, ..options() }).await;
@@ -130,15 +130,15 @@ async fn every_mode_delivers_first_attempts_and_retries() {
 }
 
 #[tokio::test]
-async fn a_message_of_an_idle_node_is_born_leased() {
+async fn a_message_of_an_idle_node_is_leased_on_insert() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::always(Answer::Status(200)).await;
     bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
-    // Senders, and who does the chores.
+    // The senders, and the background worker.
     eventually(async || bench.service.wake_snapshot().waiters == 5).await;
     eventually(async || bench.service.wake_snapshot().claims_in_flight == 0).await;
     bench.emit("{}").await;
     receiver.next().await;
-    assert_eq!(bench.service.wake_snapshot().counters.born_leased, 1);
+    assert_eq!(bench.service.wake_snapshot().counters.leased_on_insert, 1);
     bench.stop().await;
 }

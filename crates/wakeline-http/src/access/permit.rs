@@ -1,4 +1,4 @@
-//! What the caller of a request may do.
+//! The permissions of a request's caller.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
@@ -12,39 +12,38 @@ use crate::error::ApiError;
 use crate::routes::DEFAULT_APPLICATION;
 use crate::state::AppState;
 
-/// A part of a list.
+/// A window of a list: how many items to skip and how many to return.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
-    /// At most so many.
+pub(crate) struct ListWindow {
     pub(crate) limit: u32,
-    /// After skipping so many.
     pub(crate) offset: u32,
 }
 
-/// Items that are read at a time to find those that a caller may see.
-const STRETCH: u32 = 1000;
+/// Number of items read at a time while looking for those that the caller may see.
+const CHUNK_LEN: u32 = 1000;
 
-/// A list on its way to a caller, read in parts until there is enough that they may see.
+/// A list filtered by the caller's permissions. It is read in chunks until enough items that the
+/// caller may see were found.
 pub(crate) struct Listing<'a, T> {
     permit: &'a Permit,
-    most: u32,
+    limit: u32,
     skip: u32,
-    next: Option<Part>,
-    /// What was found.
+    next: Option<ListWindow>,
+    /// The items found so far that the caller may see.
     pub(crate) items: Vec<T>,
 }
 
 impl<T> Listing<'_, T> {
-    /// What to read next; `None` if there is enough.
-    pub(crate) fn next(&self) -> Option<Part> {
+    /// The next chunk to read; `None` if the list is complete.
+    pub(crate) fn next(&self) -> Option<ListWindow> {
         self.next
     }
 
-    /// Takes in what was read.
+    /// Adds the items of the chunk that [`next`](Self::next) returned.
     pub(crate) fn take(&mut self, read: Vec<T>, queue: impl Fn(&T) -> &QueueName) {
-        let Some(part) = self.next.take() else { return };
-        let whole = self.permit.may_all(Realm::Queue, Verb::Read);
-        let goes_on = !whole && read.len() >= part.limit as usize;
+        let Some(chunk) = self.next.take() else { return };
+        let unfiltered = self.permit.may_all(Realm::Queue, Verb::Read);
+        let more = !unfiltered && read.len() >= chunk.limit as usize;
         for item in read {
             if !self.permit.may(Realm::Queue, Verb::Read, queue(&item).as_str()) {
                 continue;
@@ -54,23 +53,22 @@ impl<T> Listing<'_, T> {
                 None => self.items.push(item),
             }
         }
-        let enough = self.items.len() >= self.most as usize;
-        self.items.truncate(self.most as usize);
-        let offset = part.offset.saturating_add(part.limit);
-        self.next = (goes_on && !enough).then_some(Part { offset, ..part });
+        let enough = self.items.len() >= self.limit as usize;
+        self.items.truncate(self.limit as usize);
+        let offset = chunk.offset.saturating_add(chunk.limit);
+        self.next = (more && !enough).then_some(ListWindow { offset, ..chunk });
     }
 }
 
-/// What the caller of a request may do. Routes whose names are in the body ask it themselves.
+/// The permissions of a request's caller. Routes whose body names resources check it themselves.
 #[derive(Debug, Clone)]
 pub(crate) struct Permit {
     caller: Caller,
-    /// So that nothing is looked up for callers of whom nothing is withheld.
+    /// Whether the caller may do everything. Resources then need not be looked up.
     everything: bool,
 }
 
-/// The caller lacks a scope.
-fn lacking(realm: Realm, verb: Verb, name: &str) -> ApiError {
+fn missing_permission(realm: Realm, verb: Verb, name: &str) -> ApiError {
     ApiError::forbidden(&format!("{}:{}:{name}", realm.as_str(), verb.as_str(Some(realm))))
 }
 
@@ -78,7 +76,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Permit {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        // The guard puts it there for every route that is not open.
+        // `guard` inserts the permit for every route that is not public.
         parts.extensions.get::<Self>().cloned().ok_or_else(|| ApiError::forbidden("*:*:*"))
     }
 }
@@ -89,46 +87,48 @@ impl Permit {
         Self { caller, everything }
     }
 
-    /// How the audit names the caller.
+    /// The caller's name in the audit log.
     pub(crate) fn actor(&self) -> &str {
         self.caller.actor()
     }
 
-    /// What messages say of who pushed them.
+    /// The producer recorded in messages that the caller pushes.
     pub(crate) fn producer(&self) -> Option<String> {
         self.caller.producer().map(str::to_owned)
     }
 
-    /// Whether nothing is withheld from the caller.
+    /// Whether the caller may do everything.
     pub(crate) fn is_everything(&self) -> bool {
         self.everything
     }
 
-    /// Whether a verb on a name is allowed.
+    /// Whether the caller may use a verb on a resource.
     pub(crate) fn may(&self, realm: Realm, verb: Verb, name: &str) -> bool {
         self.everything || self.caller.scopes().allow(realm, verb, name)
     }
 
-    /// Whether a verb is allowed on all names.
+    /// Whether the caller may use a verb on all resources of a realm.
     pub(crate) fn may_all(&self, realm: Realm, verb: Verb) -> bool {
         self.everything || self.caller.scopes().allow_all(realm, verb)
     }
 
-    /// Fails unless a verb on a name is allowed.
+    /// Fails unless the caller may use a verb on a resource.
     pub(crate) fn need(&self, realm: Realm, verb: Verb, name: &str) -> Result<(), ApiError> {
-        match self.may(realm, verb, name) {
-            true => Ok(()),
-            false if self.caller.scopes().see(realm, name) => Err(lacking(realm, verb, name)),
-            false => Err(ApiError::foreign()),
+        if self.may(realm, verb, name) {
+            Ok(())
+        } else if self.caller.scopes().see(realm, name) {
+            Err(missing_permission(realm, verb, name))
+        } else {
+            Err(ApiError::no_access())
         }
     }
 
-    /// Fails unless a verb is allowed on all names.
+    /// Fails unless the caller may use a verb on all resources of a realm.
     pub(crate) fn need_all(&self, realm: Realm, verb: Verb) -> Result<(), ApiError> {
-        if self.may_all(realm, verb) { Ok(()) } else { Err(lacking(realm, verb, "*")) }
+        if self.may_all(realm, verb) { Ok(()) } else { Err(missing_permission(realm, verb, "*")) }
     }
 
-    /// Fails unless a verb is allowed on each of some queues.
+    /// Fails unless the caller may use a verb on each of these queues.
     pub(crate) fn need_queues<'a>(
         &self,
         verb: Verb,
@@ -140,7 +140,7 @@ impl Permit {
         queues.into_iter().try_for_each(|queue| self.need(Realm::Queue, verb, queue.as_str()))
     }
 
-    /// Fails unless a verb is allowed on the queue of each of some partitions.
+    /// Fails unless the caller may use a verb on the queue of each of these partitions.
     pub(crate) async fn need_partitions(
         &self,
         state: &AppState,
@@ -151,13 +151,13 @@ impl Permit {
             return Ok(());
         }
         for queue in state.access().queues_of(partitions).await? {
-            let queue = queue.ok_or_else(ApiError::foreign)?;
+            let queue = queue.ok_or_else(ApiError::no_access)?;
             self.need(Realm::Queue, verb, queue.as_str())?;
         }
         Ok(())
     }
 
-    /// Fails unless messages may be settled where they are.
+    /// Fails unless the caller may settle messages in the partitions of these items.
     pub(crate) async fn need_settle<'a>(
         &self,
         state: &AppState,
@@ -170,7 +170,7 @@ impl Permit {
         self.need_partitions(state, Verb::Pop, &partitions).await
     }
 
-    /// Fails unless events may be emitted to an application.
+    /// Fails unless the caller may send messages to an application.
     pub(crate) async fn need_emit(
         &self,
         state: &AppState,
@@ -179,7 +179,8 @@ impl Permit {
         self.check_application(state, Verb::Push, &application.to_string()).await
     }
 
-    /// Fails unless everything in a transaction is allowed; emits are checked by themselves.
+    /// Fails unless the caller may do everything in a transaction. Webhook messages are checked
+    /// separately, by [`need_emit`](Self::need_emit).
     pub(crate) async fn need_transaction(
         &self,
         state: &AppState,
@@ -195,24 +196,24 @@ impl Permit {
         self.need_settle(state, &command.settles).await
     }
 
-    /// Begins to read a part of a list of things that belong to queues, of which the caller gets
-    /// what they may see.
-    pub(crate) fn listing<T>(&self, wanted: Part) -> Listing<'_, T> {
-        let whole = self.may_all(Realm::Queue, Verb::Read);
-        let next = if whole { wanted } else { Part { limit: STRETCH, offset: 0 } };
-        let skip = if whole { 0 } else { wanted.offset };
-        Listing { permit: self, most: wanted.limit, skip, next: Some(next), items: Vec::new() }
+    /// Starts reading a window of a list whose items belong to queues. The caller gets only the
+    /// items of queues that they may read.
+    pub(crate) fn listing<T>(&self, wanted: ListWindow) -> Listing<'_, T> {
+        let unfiltered = self.may_all(Realm::Queue, Verb::Read);
+        let next = if unfiltered { wanted } else { ListWindow { limit: CHUNK_LEN, offset: 0 } };
+        let skip = if unfiltered { 0 } else { wanted.offset };
+        Listing { permit: self, limit: wanted.limit, skip, next: Some(next), items: Vec::new() }
     }
 
-    /// Whether a verb is allowed on an application, by its id or by the owner's.
+    /// Whether the caller may use a verb on an application, by its id or by its uid.
     pub(crate) fn may_application(&self, verb: Verb, application: &Application) -> bool {
         let own =
             application.uid.as_ref().is_some_and(|uid| self.may(Realm::Hook, verb, uid.as_str()));
         own || self.may(Realm::Hook, verb, &application.id.to_string())
     }
 
-    /// Fails unless a verb is allowed on the application that a body names. One without a name is
-    /// covered by no pattern.
+    /// Fails unless the caller may use a verb on the application that a body names. An application
+    /// without a uid is not matched by any pattern, so it requires permission on all of them.
     pub(crate) async fn need_application(
         &self,
         state: &AppState,
@@ -225,7 +226,7 @@ impl Permit {
         }
     }
 
-    /// Checks what a policy asks for, as far as path and caller tell.
+    /// Checks as much of a policy as the path and the caller's scopes allow.
     pub(super) async fn check(
         &self,
         state: &AppState,
@@ -233,43 +234,44 @@ impl Permit {
         params: Option<&RawPathParams>,
     ) -> Result<(), ApiError> {
         let Policy { realm, verb, name, .. } = *policy;
-        let part = |wanted: &str| {
-            let mut parts = params.into_iter().flatten();
-            parts.find(|(name, _)| *name == wanted).map_or("", |(_, value)| value)
+        let param = |wanted: &str| {
+            let mut params = params.into_iter().flatten();
+            params.find(|(name, _)| *name == wanted).map_or("", |(_, value)| value)
         };
         match name {
-            Name::Nobody => Ok(()),
-            Name::Path(wanted) => self.need(realm, verb, part(wanted)),
+            Name::Public => Ok(()),
+            Name::Path(wanted) => self.need(realm, verb, param(wanted)),
             Name::Event => self.need(realm, verb, DEFAULT_APPLICATION),
             Name::All => self.need_all(realm, verb),
-            Name::Some | Name::Listed | Name::Body | Name::Parts => {
+            Name::AnyResource | Name::Listed | Name::Body | Name::Mixed => {
                 let scopes = self.caller.scopes();
                 let some = scopes.allow_some(realm, verb);
                 let settles =
-                    matches!(name, Name::Body | Name::Parts) && scopes.allow_some(realm, Verb::Pop);
-                let other = name == Name::Parts
+                    matches!(name, Name::Body | Name::Mixed) && scopes.allow_some(realm, Verb::Pop);
+                let other = name == Name::Mixed
                     && [Realm::Flow, Realm::Hook]
                         .iter()
                         .any(|other| scopes.allow_some(*other, verb));
-                match some || settles || other {
-                    true => Ok(()),
-                    false => Err(lacking(realm, verb, "NAME")),
+                if some || settles || other {
+                    Ok(())
+                } else {
+                    Err(missing_permission(realm, verb, "NAME"))
                 }
             }
             Name::Partition(wanted) => {
                 let partition: PartitionId =
-                    part(wanted).parse().map_err(|_| ApiError::foreign())?;
+                    param(wanted).parse().map_err(|_| ApiError::no_access())?;
                 self.need_partitions(state, verb, &[partition]).await
             }
             Name::Lease => {
-                let lease: LeaseId = part("leaseId").parse().map_err(|_| ApiError::foreign())?;
+                let lease: LeaseId = param("leaseId").parse().map_err(|_| ApiError::no_access())?;
                 let partitions: Vec<_> = lease.cursors.iter().map(|one| one.partition).collect();
                 self.need_partitions(state, verb, &partitions).await
             }
-            Name::Application(wanted) => self.check_application(state, verb, part(wanted)).await,
+            Name::Application(wanted) => self.check_application(state, verb, param(wanted)).await,
             Name::Job => {
-                let id: JobId = part("task_id").parse().map_err(|_| ApiError::foreign())?;
-                let job = state.hook().store().job(id).await?.ok_or_else(ApiError::foreign)?;
+                let id: JobId = param("task_id").parse().map_err(|_| ApiError::no_access())?;
+                let job = state.hook().store().job(id).await?.ok_or_else(ApiError::no_access)?;
                 self.check_application(state, verb, &job.application.to_string()).await
             }
         }
@@ -284,9 +286,9 @@ impl Permit {
         if self.may_all(Realm::Hook, verb) {
             return Ok(());
         }
-        let which = ApplicationRef::parse(named).map_err(|_| ApiError::foreign())?;
+        let which = ApplicationRef::parse(named).map_err(|_| ApiError::no_access())?;
         let Some(found) = state.hook().store().application(&which).await? else {
-            // It may be made by this very request.
+            // This request may create the application.
             return self.need(Realm::Hook, verb, named);
         };
         if self.may_application(verb, &found) {
@@ -294,9 +296,10 @@ impl Permit {
         }
         let id = found.id.to_string();
         let names = found.uid.iter().map(|uid| uid.as_str()).chain([id.as_str()]);
-        match names.into_iter().any(|name| self.caller.scopes().see(Realm::Hook, name)) {
-            true => Err(lacking(Realm::Hook, verb, named)),
-            false => Err(ApiError::foreign()),
+        if names.into_iter().any(|name| self.caller.scopes().see(Realm::Hook, name)) {
+            Err(missing_permission(Realm::Hook, verb, named))
+        } else {
+            Err(ApiError::no_access())
         }
     }
 }

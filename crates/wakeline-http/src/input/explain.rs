@@ -1,10 +1,10 @@
-//! Says in the words of callers what the parser says in its own.
+//! Translates parse errors into messages for API users.
 
 use wakeline_core::nearest;
 
 use crate::error::ApiError;
 
-/// What is wrong with a body, and where: `path` is empty for the body itself.
+/// Explains what is wrong with a body, and where. `path` is empty for the body itself.
 pub(super) fn explain(path: &str, error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
         return match path {
@@ -13,19 +13,19 @@ pub(super) fn explain(path: &str, error: &serde_json::Error) -> ApiError {
         };
     }
     let text = error.to_string();
-    // Where it is in the text is told better by the path.
+    // The path is a better location than the line and column.
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
     let within = |field: &str| match path {
         "" => field.to_owned(),
         path => format!("{path}.{field}"),
     };
     if let Some(field) = text.strip_prefix("missing field ").and_then(unquoted) {
-        let place = within(field);
-        return ApiError::invalid_field(&place, format!("{place} is required"));
+        let path = within(field);
+        return ApiError::invalid_field(&path, format!("{path} is required"));
     }
     if let Some(field) = text.strip_prefix("duplicate field ").and_then(unquoted) {
-        let place = within(field);
-        return ApiError::invalid_field(&place, format!("{place} is given twice"));
+        let path = within(field);
+        return ApiError::invalid_field(&path, format!("{path} is given twice"));
     }
     let what = wrong_type(text).or_else(|| wrong_word(text));
     let message = match (path, what) {
@@ -40,12 +40,13 @@ pub(super) fn explain(path: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// The name in "`name`", or in "`name` and more".
+/// Extracts the name from text that begins with a name in backticks.
 fn unquoted(text: &str) -> Option<&str> {
     text.strip_prefix('`')?.split('`').next()
 }
 
-/// `invalid type: map, expected a string`, and the same of values.
+/// Translates errors such as `invalid type: map, expected a string`, and the same for values and
+/// lengths.
 fn wrong_type(text: &str) -> Option<String> {
     let rest = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
     let rest = rest.or_else(|| text.strip_prefix("invalid length "))?;
@@ -78,7 +79,7 @@ fn wrong_type(text: &str) -> Option<String> {
     Some(format!("must be {expected}, not {found}"))
 }
 
-/// `unknown variant ``x``, expected one of ``a``, ``b```.
+/// Translates errors such as ``unknown variant `x`, expected one of `a`, `b` ``.
 fn wrong_word(text: &str) -> Option<String> {
     let rest = text.strip_prefix("unknown variant ")?;
     let (found, expected) = rest.split_once(", expected ")?;

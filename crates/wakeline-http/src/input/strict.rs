@@ -1,12 +1,15 @@
-//! Refuses what a request has and its route does not know: a misspelt field must not become lost
-//! data.
+//! Refuses fields and parameters that a route does not know, so that a misspelt field does not
+//! silently lose data.
 //!
 //! # Where it sits
-//! The guard checks query strings, [`Body`](super::Body) checks bodies before they are parsed.
+//! `guard` checks query strings; [`JsonBody`](super::JsonBody) checks bodies before they are
+//! parsed.
 //!
 //! # Invariants
-//! * What a route knows is what the OpenAPI document says of it, so nothing works undocumented.
-//! * What published clients send and has no meaning here is in one list, [`WITHOUT_MEANING`].
+//! * A route accepts exactly the fields and parameters in the OpenAPI document, so that there are
+//!   no undocumented ones.
+//! * Fields that published clients send but this server ignores are in one list,
+//!   [`IGNORED_NAMES`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,146 +24,147 @@ use wakeline_core::nearest;
 
 use crate::error::ApiError;
 
-/// Parameters and fields that published clients send and that mean nothing here, by the beginning
-/// of a route's path.
-const WITHOUT_MEANING: [(&str, &[&str]); 10] = [
-    // Queen 2.6 asks the server to choose sizes, which it does when none are given, and says of how
-    // many partitions a pop may be even where it names the one.
+/// Parameters and fields that published clients send but this server ignores, by path prefix.
+const IGNORED_NAMES: [(&str, &[&str]); 10] = [
+    // Queen 2.6 lets the server choose batch sizes, which it does anyway if none are given, and
+    // sends `partitions` even with a pop that names its partition.
     ("/api/v1/pop", &["autopilot", "partitions"]),
-    // Queen sends what its builder knows of a queue with each pop that names the queue, too.
+    // Queen also sends the namespace and task of a queue with each pop that names the queue.
     ("/api/v1/pop/queue", &["namespace", "task"]),
-    // Queen's administration asks for partitions, which are always in the answer.
+    // Queen's admin client requests partitions, which are always in the response.
     ("/api/v1/status/queues", &["includePartitions"]),
-    // Queen lets callers say who pushes. The server knows it from the credentials.
+    // Queen lets callers name the producer. This server takes it from the credentials.
     ("/api/v1/push", &["producerSub"]),
     ("/api/v1/transaction", &["producerSub"]),
-    // Queen lets callers keep what is known of a group besides its place. Nothing else is.
+    // Queen lets callers keep the metadata of a deleted group. This server stores none.
     ("/api/v1/consumer-groups", &["deleteMetadata"]),
-    // Svix: asks for more kinds of states than there are here.
+    // Svix clients request message states that do not exist here.
     ("/api/v1/app", &["expanded_statuses"]),
-    // Svix: what was read may be changed and sent back as a whole.
+    // Svix clients may change an object that they read and send it back as a whole.
     ("/api/v1/app", READ_BACK),
     ("/api/v1/event-type", &["name", "createdAt", "updatedAt"]),
     ("/api/v1/operational-webhook", READ_BACK),
 ];
 
-/// Fields of applications and endpoints that only the server sets.
+/// Fields of applications and endpoints that only the server can set.
 const READ_BACK: &[&str] =
     &["id", "createdAt", "updatedAt", "version", "disabledReason", "failingSince", "pausedForMs"];
 
-/// As much of an unknown name as an answer repeats: the caller chooses its length.
+/// Cuts an unknown name for use in an error message, because the caller chooses its length.
 pub(crate) fn shortened(name: &str) -> &str {
     const CHARS_MAX: usize = 64;
     name.char_indices().nth(CHARS_MAX).map_or(name, |(end, _)| &name[..end])
 }
 
-/// What a route knows.
+/// The parameters and fields that a route accepts.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    accepted: Vec<&'static str>,
+pub(crate) struct RouteSchema {
+    /// Names that are accepted without effect; see [`IGNORED_NAMES`].
+    ignored: Vec<&'static str>,
     query: Vec<String>,
-    pub(super) body: Shape,
+    pub(super) body: BodyShape,
 }
 
-/// What a part of a body may have in it.
+/// The fields that a part of a body may have.
 #[derive(Debug, Default)]
-pub(super) enum Shape {
-    /// Anything.
+pub(super) enum BodyShape {
+    /// Any JSON value is accepted.
     #[default]
     Any,
-    Object(BTreeMap<String, Shape>),
-    /// An object whose names are the caller's.
-    Map(Box<Shape>),
-    List(Box<Shape>),
+    Object(BTreeMap<String, BodyShape>),
+    /// An object whose field names the caller chooses.
+    Map(Box<BodyShape>),
+    List(Box<BodyShape>),
 }
 
-static ROUTES: LazyLock<HashMap<String, Vec<(Method, Known)>>> = LazyLock::new(|| {
+static ROUTES: LazyLock<HashMap<String, Vec<(Method, RouteSchema)>>> = LazyLock::new(|| {
     let document: Value = serde_json::from_str(crate::openapi()).expect("the document is JSON");
     let paths = document["paths"].as_object().into_iter().flatten();
     let routes = paths.map(|(path, methods)| {
         let methods = methods.as_object().into_iter().flatten();
         let methods = methods.map(|(method, operation)| {
             let method = method.to_uppercase().parse().expect("a method");
-            (method, known(&document, path, operation))
+            (method, route_schema(&document, path, operation))
         });
         (path.clone(), methods.collect())
     });
     routes.collect()
 });
 
-/// What a route knows, by its pattern.
-pub(crate) fn find(method: &Method, route: &str) -> Option<&'static Known> {
-    let methods = match route.contains("{*") {
-        true => ROUTES.get(&route.replace("{*", "{"))?,
-        false => ROUTES.get(route)?,
+/// Finds the schema of a route by its pattern.
+pub(crate) fn find(method: &Method, route: &str) -> Option<&'static RouteSchema> {
+    let methods = if route.contains("{*") {
+        ROUTES.get(&route.replace("{*", "{"))?
+    } else {
+        ROUTES.get(route)?
     };
     let method = if *method == Method::HEAD { &Method::GET } else { method };
-    methods.iter().find(|(own, _)| own == method).map(|(_, known)| known)
+    methods.iter().find(|(own, _)| own == method).map(|(_, schema)| schema)
 }
 
-fn known(document: &Value, path: &str, operation: &Value) -> Known {
+fn route_schema(document: &Value, path: &str, operation: &Value) -> RouteSchema {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let query = parameters.filter(|one| one["in"] == "query");
     let query = query.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect();
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-    let accepted = WITHOUT_MEANING.iter().filter(|(begin, _)| path.starts_with(begin));
-    let accepted = accepted.flat_map(|(_, names)| names.iter().copied()).collect();
-    Known { accepted, query, body: shape(document, schema, &mut Vec::new()) }
+    let ignored = IGNORED_NAMES.iter().filter(|(prefix, _)| path.starts_with(prefix));
+    let ignored = ignored.flat_map(|(_, names)| names.iter().copied()).collect();
+    RouteSchema { ignored, query, body: shape(document, schema, &mut Vec::new()) }
 }
 
-fn shape<'a>(document: &'a Value, schema: &'a Value, above: &mut Vec<&'a str>) -> Shape {
+fn shape<'a>(document: &'a Value, schema: &'a Value, parents: &mut Vec<&'a str>) -> BodyShape {
     if let Some(name) = schema["$ref"].as_str() {
-        if above.contains(&name) {
-            return Shape::Any;
+        if parents.contains(&name) {
+            return BodyShape::Any;
         }
-        above.push(name);
+        parents.push(name);
         let inner = document.pointer(name.trim_start_matches('#'));
-        let inner = inner.map(|inner| shape(document, inner, above)).unwrap_or_default();
-        above.pop();
+        let inner = inner.map(|inner| shape(document, inner, parents)).unwrap_or_default();
+        parents.pop();
         return inner;
     }
     if schema["items"].is_object() {
-        return Shape::List(Box::new(shape(document, &schema["items"], above)));
+        return BodyShape::List(Box::new(shape(document, &schema["items"], parents)));
     }
     if schema["additionalProperties"].is_object() {
-        let inner = shape(document, &schema["additionalProperties"], above);
-        return Shape::Map(Box::new(inner));
+        let inner = shape(document, &schema["additionalProperties"], parents);
+        return BodyShape::Map(Box::new(inner));
     }
-    let mut whole = Shape::Any;
+    let mut combined = BodyShape::Any;
     let kinds = ["oneOf", "anyOf", "allOf"].into_iter();
     for part in kinds.flat_map(|kind| schema[kind].as_array().into_iter().flatten()) {
-        whole = both(whole, shape(document, part, above));
+        combined = merge(combined, shape(document, part, parents));
     }
-    let Some(properties) = schema["properties"].as_object() else { return whole };
+    let Some(properties) = schema["properties"].as_object() else { return combined };
     let own = properties.iter();
-    let own = own.map(|(name, inner)| (name.clone(), shape(document, inner, above))).collect();
-    both(whole, Shape::Object(own))
+    let own = own.map(|(name, inner)| (name.clone(), shape(document, inner, parents))).collect();
+    merge(combined, BodyShape::Object(own))
 }
 
-/// What either of two may have in it.
-fn both(one: Shape, other: Shape) -> Shape {
+/// Merges two shapes: the result has the fields of both.
+fn merge(one: BodyShape, other: BodyShape) -> BodyShape {
     match (one, other) {
-        (Shape::Object(mut one), Shape::Object(other)) => {
+        (BodyShape::Object(mut one), BodyShape::Object(other)) => {
             one.extend(other);
-            Shape::Object(one)
+            BodyShape::Object(one)
         }
-        (Shape::Any, other) => other,
+        (BodyShape::Any, other) => other,
         (one, _) => one,
     }
 }
 
-impl Known {
-    /// Refuses a query string with a parameter that the route does not have.
+impl RouteSchema {
+    /// Refuses a query string with a parameter that the route does not know.
     pub(crate) fn check_query(&self, uri: &Uri) -> Result<(), ApiError> {
         if uri.query().is_none_or(str::is_empty) {
             return Ok(());
         }
-        // One that cannot be read is refused by the route.
+        // The route itself refuses a malformed query string.
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Ok(());
         };
         for (name, _) in &pairs {
-            if !self.query.contains(name) && !self.accepted.contains(&name.as_str()) {
+            if !self.query.contains(name) && !self.ignored.contains(&name.as_str()) {
                 let known = self.query.iter().map(String::as_str);
                 let hint = hint(name, known, "parameters");
                 let message = format!("there is no parameter {name:?} here{hint}");
@@ -170,24 +174,25 @@ impl Known {
         Ok(())
     }
 
-    /// Refuses a body with a field that the route does not have. What is not JSON is left to the
+    /// Refuses a body with a field that the route does not know. Malformed JSON is left to the
     /// parser.
     pub(super) fn check_body(&self, bytes: &[u8]) -> Result<(), ApiError> {
-        if matches!(self.body, Shape::Any) {
+        if matches!(self.body, BodyShape::Any) {
             return Ok(());
         }
         let mut found = None;
-        let walk = Walk { known: self, shape: &self.body, place: Place::Root, found: &mut found };
+        let location = BodyLocation::Root;
+        let walk = UnknownFieldWalk { route: self, shape: &self.body, location, found: &mut found };
         let _ = walk.deserialize(&mut serde_json::Deserializer::from_slice(bytes));
         match found {
             None => Ok(()),
-            Some((place, message)) if place.is_empty() => Err(ApiError::invalid(message)),
-            Some((place, message)) => Err(ApiError::invalid_field(&place, message)),
+            Some((path, message)) if path.is_empty() => Err(ApiError::invalid(message)),
+            Some((path, message)) => Err(ApiError::invalid_field(&path, message)),
         }
     }
 }
 
-/// What to say of a name that is not known.
+/// The end of an error message about an unknown name: the nearest known name, or all of them.
 fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("; did you mean {near:?}?"),
@@ -198,40 +203,40 @@ fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str
     }
 }
 
-/// Where in a body something is.
+/// A location in a body.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum BodyLocation<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Field(&'a BodyLocation<'a>, &'a str),
+    Index(&'a BodyLocation<'a>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for BodyLocation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
             Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(above, name) => write!(f, "{above}.{name}"),
-            Self::Index(above, index) => write!(f, "{above}[{index}]"),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
-/// A walk through a body that ends at the first field that is not known.
-struct Walk<'a> {
-    known: &'a Known,
-    shape: &'a Shape,
-    place: Place<'a>,
-    /// Its place, and what to say.
+/// A traversal of a body that stops at the first unknown field.
+struct UnknownFieldWalk<'a> {
+    route: &'a RouteSchema,
+    shape: &'a BodyShape,
+    location: BodyLocation<'a>,
+    /// The location of the unknown field, and the error message.
     found: &'a mut Option<(String, String)>,
 }
 
-impl Walk<'_> {
-    fn refuse(&mut self, fields: &BTreeMap<String, Shape>, name: &str) {
+impl UnknownFieldWalk<'_> {
+    fn refuse(&mut self, fields: &BTreeMap<String, BodyShape>, name: &str) {
         let name = shortened(name);
-        let place = Place::Field(&self.place, name).to_string();
+        let path = BodyLocation::Field(&self.location, name).to_string();
         let inside = fields.iter().find(|(_, inner)| match inner {
-            Shape::Object(inner) => inner.contains_key(name),
+            BodyShape::Object(inner) => inner.contains_key(name),
             _ => false,
         });
         let hint = match inside {
@@ -239,38 +244,38 @@ impl Walk<'_> {
             None => hint(name, fields.keys().map(String::as_str), "fields"),
         };
         let message = format!("there is no field {name:?} here{hint}");
-        let message = match self.place {
-            Place::Root => message,
+        let message = match self.location {
+            BodyLocation::Root => message,
             within => format!("{within}: {message}"),
         };
-        *self.found = Some((place, message));
+        *self.found = Some((path, message));
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for UnknownFieldWalk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
         match self.shape {
-            Shape::Any => IgnoredAny::deserialize(input).map(drop),
+            BodyShape::Any => IgnoredAny::deserialize(input).map(drop),
             _ => input.deserialize_any(self),
         }
     }
 }
 
-/// A name in an object: what may be in it, or the name itself if it is not known.
-struct Key<'a>(&'a BTreeMap<String, Shape>);
+/// Reads a field name of an object: yields the shape of a known field, or an unknown name itself.
+struct FieldNameSeed<'a>(&'a BTreeMap<String, BodyShape>);
 
-impl<'de, 'a> DeserializeSeed<'de> for Key<'a> {
-    type Value = Result<(&'a str, &'a Shape), String>;
+impl<'de, 'a> DeserializeSeed<'de> for FieldNameSeed<'a> {
+    type Value = Result<(&'a str, &'a BodyShape), String>;
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
         input.deserialize_str(self)
     }
 }
 
-impl<'a> Visitor<'_> for Key<'a> {
-    type Value = Result<(&'a str, &'a Shape), String>;
+impl<'a> Visitor<'_> for FieldNameSeed<'a> {
+    type Value = Result<(&'a str, &'a BodyShape), String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
@@ -282,7 +287,7 @@ impl<'a> Visitor<'_> for Key<'a> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for UnknownFieldWalk<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -290,17 +295,18 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let (known, place) = (self.known, self.place);
+        let (route, location) = (self.route, self.location);
         match self.shape {
-            Shape::Object(fields) => {
-                while let Some(key) = map.next_key_seed(Key(fields))? {
+            BodyShape::Object(fields) => {
+                while let Some(key) = map.next_key_seed(FieldNameSeed(fields))? {
                     match key {
                         Ok((name, shape)) => {
-                            let place = Place::Field(&place, name);
+                            let location = BodyLocation::Field(&location, name);
                             let found = &mut *self.found;
-                            map.next_value_seed(Walk { known, shape, place, found })?;
+                            let walk = UnknownFieldWalk { route, shape, location, found };
+                            map.next_value_seed(walk)?;
                         }
-                        Err(name) if known.accepted.contains(&name.as_str()) => {
+                        Err(name) if route.ignored.contains(&name.as_str()) => {
                             map.next_value::<IgnoredAny>()?;
                         }
                         Err(name) => {
@@ -310,13 +316,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
                     }
                 }
             }
-            Shape::Map(shape) => {
+            BodyShape::Map(shape) => {
                 while let Some(name) = map.next_key::<String>()? {
-                    let (place, found) = (Place::Field(&place, &name), &mut *self.found);
-                    map.next_value_seed(Walk { known, shape, place, found })?;
+                    let location = BodyLocation::Field(&location, &name);
+                    let found = &mut *self.found;
+                    map.next_value_seed(UnknownFieldWalk { route, shape, location, found })?;
                 }
             }
-            Shape::Any | Shape::List(_) => {
+            BodyShape::Any | BodyShape::List(_) => {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
             }
         }
@@ -325,23 +332,24 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let shape = match self.shape {
-            Shape::List(shape) => shape,
-            // The parser would take it for the fields of the object, in their order.
-            Shape::Object(_) => {
-                let place = self.place.to_string();
-                let named = if place.is_empty() { "the body" } else { place.as_str() };
+            BodyShape::List(shape) => shape,
+            // serde would read the list as the fields of the struct in their order.
+            BodyShape::Object(_) => {
+                let path = self.location.to_string();
+                let named = if path.is_empty() { "the body" } else { path.as_str() };
                 let message = format!("{named} must be an object, not a list");
-                *self.found = Some((place, message));
+                *self.found = Some((path, message));
                 return Err(A::Error::custom("found"));
             }
-            Shape::Any | Shape::Map(_) => {
+            BodyShape::Any | BodyShape::Map(_) => {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
                 return Ok(());
             }
         };
         for index in 0.. {
-            let (place, found) = (Place::Index(&self.place, index), &mut *self.found);
-            let next = Walk { known: self.known, shape, place, found };
+            let location = BodyLocation::Index(&self.location, index);
+            let found = &mut *self.found;
+            let next = UnknownFieldWalk { route: self.route, shape, location, found };
             if list.next_element_seed(next)?.is_none() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! `POST /api/v1/ack`, `/api/v1/ack/batch` and `/api/v1/lease/{leaseId}/extend`
+//! `POST /api/v1/ack`, `/api/v1/ack/batch` and `/api/v1/lease/{leaseId}/extend`: settling messages
+//! and extending leases.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use wakeline_store::SettleOutcome;
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{Body, Parted};
+use crate::input::{JsonBody, PathParams};
 use crate::state::AppState;
 use crate::wire::ack::{
     AckBatchBody, AckBody, AckResult, ExtendAnswer, ExtendBody, RequiredLeases, Settlement, refusal,
@@ -19,16 +20,17 @@ use crate::wire::ack::{
 #[utoipa::path(
     post, path = "/api/v1/ack", tag = "queue", request_body = AckBody,
     responses(
-        (status = 200, description = "Recorded; an array of one", body = Vec<AckResult>),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 404, description = "The lease holds no such message", body = Problem),
-        (status = 409, description = "The lease is not held, or none was named", body = Problem),
+        (status = 200, description = "Recorded; an array with one result", body = Vec<AckResult>),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 404, description = "The lease does not cover such a message", body = Problem),
+        (status = 409, description = "The lease is no longer held, or no lease was given",
+            body = Problem),
     )
 )]
 pub(crate) async fn ack(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<Vec<AckResult>>, ApiError> {
     let ack: AckBody = body.parse()?;
     let outcomes =
@@ -45,18 +47,19 @@ pub(crate) async fn ack(
     }
 }
 
-/// Settle several messages, in any order. Each has its own result.
+/// Settle several messages in any order. Each message has its own result.
 #[utoipa::path(
     post, path = "/api/v1/ack/batch", tag = "queue", request_body = AckBatchBody,
     responses(
-        (status = 200, description = "One result per message", body = Vec<AckResult>),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "One result per message, in the order of the request",
+            body = Vec<AckResult>),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn ack_batch(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<Vec<AckResult>>, ApiError> {
     let batch: AckBatchBody = body.parse()?;
     let acks = batch.acknowledgments;
@@ -83,7 +86,7 @@ pub(crate) async fn ack_batch(
     Ok(Json(results.collect()))
 }
 
-/// Settles what needs the store, and puts the outcomes back in the order of the request.
+/// Settles the items that need the store, and returns all outcomes in the order of the request.
 async fn settle(
     state: &AppState,
     permit: &Permit,
@@ -96,38 +99,39 @@ async fn settle(
     for settlement in settlements {
         known.push(match settlement {
             Settlement::Known(outcome) => Some(outcome),
-            Settlement::Ask(item, _) => {
+            Settlement::Command(item, _) => {
                 items.push(item);
                 None
             }
         });
     }
-    let asked = if items.is_empty() { Vec::new() } else { state.queue().settle(items).await? };
-    let mut asked = asked.into_iter();
+    let settled = if items.is_empty() { Vec::new() } else { state.queue().settle(items).await? };
+    let mut settled = settled.into_iter();
     let outcome = |known: Option<SettleOutcome>| {
-        known.unwrap_or_else(|| asked.next().expect("the store answers every item"))
+        known.unwrap_or_else(|| settled.next().expect("the store returns one outcome per item"))
     };
     Ok(known.into_iter().map(outcome).collect())
 }
 
-/// Longest extension: one week.
+/// The maximum extension of a lease: one week.
 const EXTEND_SECS_MAX: u32 = 7 * 24 * 3600;
 
-/// Hold on to a lease. Never shortens it.
+/// Extend a lease. An extension never shortens it.
 #[utoipa::path(
     post, path = "/api/v1/lease/{leaseId}/extend", tag = "queue",
     params(("leaseId" = String, Path, description = "The lease")),
-    request_body(content = ExtendBody, description = "May be omitted"),
+    request_body(content = ExtendBody, description = "Optional"),
     responses(
-        (status = 200, description = "Held on in at least one partition", body = ExtendAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The lease was extended in at least one partition",
+            body = ExtendAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
         (status = 409, description = "The lease is no longer held", body = Problem),
     )
 )]
 pub(crate) async fn extend(
     State(state): State<AppState>,
-    Parted(lease): Parted<String>,
-    body: Body,
+    PathParams(lease): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<ExtendAnswer>, ApiError> {
     let seconds = body.parse_or_default::<ExtendBody>()?.seconds.unwrap_or(60);
     if !(1..=EXTEND_SECS_MAX).contains(&seconds) {

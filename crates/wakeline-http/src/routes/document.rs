@@ -1,4 +1,4 @@
-//! Routes with their documentation, and the OpenAPI document that is made of it.
+//! Routes with their documentation, and the OpenAPI document that is generated from it.
 
 use axum::Router;
 use utoipa::OpenApi;
@@ -8,9 +8,9 @@ pub(super) use utoipa_axum::routes;
 
 use crate::state::AppState;
 
-pub(super) type Routes = OpenApiRouter<AppState>;
+pub(super) type DocumentedRoutes = OpenApiRouter<AppState>;
 
-/// What the document says besides its routes.
+/// The parts of the document that do not come from routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -19,22 +19,23 @@ pub(super) type Routes = OpenApiRouter<AppState>;
                        Consumers are notified, without polling."
     ),
     tags(
-        (name = "queue", description = "Push, pop, settle"),
+        (name = "queue", description = "Push, pop and settle messages"),
         (name = "queues", description = "Configuration and inspection"),
-        (name = "orchestrations", description = "Start, signal, watch and steer orchestrations"),
-        (name = "webhooks", description = "Applications, endpoints, messages and their deliveries"),
-        (name = "events", description = "Webhooks in a few plain routes"),
-        (name = "access", description = "API keys, and the audit of administrative acts"),
+        (name = "orchestrations",
+            description = "Start, signal, inspect and control orchestrations"),
+        (name = "webhooks", description = "Applications, endpoints, messages and deliveries"),
+        (name = "events", description = "A simplified webhook API"),
+        (name = "access", description = "API keys and the audit log"),
         (name = "operation", description = "Health and metrics"),
     )
 )]
-struct Frame;
+struct DocumentHeader;
 
 fn generate() -> utoipa::openapi::OpenApi {
-    let documented = OpenApiRouter::with_openapi(Frame::openapi()).merge(super::routes());
+    let documented = OpenApiRouter::with_openapi(DocumentHeader::openapi()).merge(super::routes());
     let (_, mut document): (Router<AppState>, _) = documented.split_for_parts();
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    // The document knows no wildcards: there it is a parameter like others.
+    // OpenAPI has no wildcard parameters, so they are documented as ordinary ones.
     let paths = std::mem::take(&mut document.paths.paths);
     document.paths.paths =
         paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
@@ -56,7 +57,7 @@ fn the_openapi_document_is_the_one_in_the_tree() {
     assert!(
         document == committed,
         "crates/wakeline-http/openapi.json is stale from line {} on; run: \
-         WAKELINE_BLESS=1 cargo xtask check openapi",
+         cargo xtask bless openapi",
         differs.unwrap_or(document.lines().count().min(committed.lines().count())) + 1
     );
 }

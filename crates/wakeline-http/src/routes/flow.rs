@@ -1,4 +1,4 @@
-//! `/api/v1/orchestrations…`: start, signal, look, wait.
+//! `/api/v1/orchestrations…`: starting, signalling, reading and waiting for orchestrations.
 
 pub(crate) mod mailbox;
 pub(crate) mod manage;
@@ -16,34 +16,34 @@ use wakeline_core::{Realm, Verb};
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{Body, Params, Parted};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::flow::{
     AcceptedAnswer, ActivityAnswer, OrchestrationAnswer, StartAnswer, StartBody,
 };
 
-/// Most activities in an answer.
+/// The maximum number of activities in a response.
 const ACTIVITIES_MAX: u32 = 100;
 
-/// Start an orchestration. Idempotent by the instance's id.
+/// Start an orchestration. Requests with the same instance id start it only once.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations", tag = "orchestrations",
     request_body = StartBody,
     responses(
-        (status = 201, description = "It will begin", body = StartAnswer),
-        (status = 200, description = "The instance exists already", body = StartAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 201, description = "The instance was created", body = StartAnswer),
+        (status = 200, description = "The instance already exists", body = StartAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn start(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let body: StartBody = body.parse()?;
     match &body.instance {
         Some(instance) => permit.need(Realm::Flow, Verb::Push, instance)?,
-        // An id that the server makes up is covered by no pattern but all.
+        // Only the pattern that matches everything covers an id that the server generates.
         None => permit.need_all(Realm::Flow, Verb::Push)?,
     }
     let instance = body.instance.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
@@ -56,18 +56,18 @@ pub(crate) async fn start(
     Ok((status, Json(StartAnswer { instance, started })).into_response())
 }
 
-/// How an instance stands.
+/// Get the state of an instance.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     responses(
-        (status = 200, description = "How it stands", body = OrchestrationAnswer),
+        (status = 200, description = "The instance", body = OrchestrationAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn instance(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
+    PathParams(instance): PathParams<String>,
 ) -> Result<Json<OrchestrationAnswer>, ApiError> {
     let status = state.flow().status(&instance).await?;
     let mut answer = answer(&instance, &status)?;
@@ -75,33 +75,37 @@ pub(crate) async fn instance(
     Ok(Json(answer))
 }
 
-/// Activities of an instance that have not ended, the oldest.
+/// Reads the oldest activities of an instance that have not ended.
 async fn activities(client: &Client, instance: &str) -> Result<Vec<ActivityAnswer>, ApiError> {
     let activities = client.pending_activities(instance, ACTIVITIES_MAX).await?;
     Ok(activities.into_iter().map(Into::into).collect())
 }
 
-/// Wait for an instance's end, or for a newer status or key-value state. Parked without polling.
+/// Wait until an instance has ended, or until its status or key-value state has a newer version.
 ///
-/// Without `statusVersion` and `kvVersion` it waits for the end. 204 if nothing came in time.
+/// The request waits without polling. Without `statusVersion` and `kvVersion` it waits until the
+/// instance has ended. The response is 204 if nothing changed before the timeout.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/wait", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
-        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
-        ("statusVersion" = Option<u64>, Query, description = "The status version seen last"),
-        ("kvVersion" = Option<u64>, Query, description = "The key-value version seen last"),
+        ("timeout" = Option<u64>, Query,
+            description = "Maximum wait in milliseconds (default 30000)"),
+        ("statusVersion" = Option<u64>, Query,
+            description = "The last status version that the client has seen"),
+        ("kvVersion" = Option<u64>, Query,
+            description = "The last key-value version that the client has seen"),
     ),
     responses(
-        (status = 200, description = "How it stands now", body = OrchestrationAnswer),
-        (status = 204, description = "Nothing new in time"),
+        (status = 200, description = "The instance", body = OrchestrationAnswer),
+        (status = 204, description = "Nothing changed before the timeout"),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn wait(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    params: Params,
+    PathParams(instance): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let settings = state.settings();
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -112,45 +116,42 @@ pub(crate) async fn wait(
         None => Ok(None),
     };
     let seen = (version("statusVersion")?, version("kvVersion")?);
-    let patience = Duration::from_millis(timeout);
-    let news = state.flow().wait_for_news(&instance, seen.0, seen.1, patience).await?;
-    match news {
+    let timeout = Duration::from_millis(timeout);
+    match state.flow().wait_for_news(&instance, seen.0, seen.1, timeout).await? {
         Some(status) => Ok(Json(answer(&instance, &status)?).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
-/// Raise an event for an instance. The body is what it carries.
+/// Raise an event for an instance. The body is the data of the event.
 ///
-/// With `early=true` also for an instance that does not exist yet: it gets the event with its
-/// start.
+/// With `early=true` the instance need not exist yet; it receives the event when it starts.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/{instance}/events/{event}", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
         ("event" = String, Path, description = "The event's name"),
-        ("early" = Option<bool>, Query, description = "Accept it before the start (false)"),
+        ("early" = Option<bool>, Query,
+            description = "Accept the event before the instance was started (default false)"),
     ),
     request_body = Option<serde_json::Value>,
     responses(
-        (status = 202, description = "It will be delivered", body = AcceptedAnswer),
+        (status = 202, description = "Accepted for delivery", body = AcceptedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
         (status = 409, description = "The instance has ended", body = Problem),
     )
 )]
 pub(crate) async fn raise_event(
     State(state): State<AppState>,
-    Parted((instance, event)): Parted<(String, String)>,
-    params: Params,
-    body: Body,
+    PathParams((instance, event)): PathParams<(String, String)>,
+    params: QueryParams,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
-    let data: Value = match body.0.is_empty() {
-        true => Value::null(),
-        false => body.parse()?,
-    };
-    match params.flag("early")? {
-        true => state.flow().raise_event_early(&instance, &event, &data).await?,
-        false => state.flow().raise_event(&instance, &event, &data).await?,
+    let data: Value = if body.0.is_empty() { Value::null() } else { body.parse()? };
+    if params.flag("early")? {
+        state.flow().raise_event_early(&instance, &event, &data).await?;
+    } else {
+        state.flow().raise_event(&instance, &event, &data).await?;
     }
     Ok(accepted(instance))
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/consumer-groups…`
+//! `/api/v1/consumer-groups…`: the progress of consumer groups, and moving or deleting them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use wakeline_core::{GroupName, PartitionName, QueueName, Realm, Verb};
-use wakeline_store::{Deed, GroupPartitionFilter, Seek, SeekTo};
+use wakeline_store::{AuditAction, GroupPartitionFilter, Seek, SeekTo};
 
-use crate::access::permit::{Part, Permit};
+use crate::access::permit::{ListWindow, Permit};
 use crate::error::{ApiError, Problem};
-use crate::input::{self, Body, Params, Parted};
+use crate::input::{self, JsonBody, PathParams, QueryParams};
 use crate::render;
 use crate::state::AppState;
 use crate::wire::groups::{
@@ -18,7 +18,7 @@ use crate::wire::groups::{
     SubscriptionAnswer, SubscriptionBody, by_queue,
 };
 
-/// All consumer groups, one entry per queue.
+/// List all consumer groups, with one entry for each queue that a group reads.
 #[utoipa::path(
     get, path = "/api/v1/consumer-groups", tag = "queues",
     responses((status = 200, description = "The groups", body = Vec<GroupAnswer>))
@@ -32,45 +32,45 @@ pub(crate) async fn groups(
     Ok(Json(groups.into_iter().map(Into::into).collect()))
 }
 
-/// One consumer group: how far it is in each of its queues, partition by partition.
+/// Get the progress of a consumer group in each partition of its queues.
 #[utoipa::path(
     get, path = "/api/v1/consumer-groups/{group}", tag = "queues",
     params(
         ("group" = String, Path, description = "The group"),
-        ("queue" = Option<String>, Query, description = "Only in this queue"),
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 10000 (1000)"),
-        ("offset" = Option<u32>, Query, description = "After skipping so many (0)"),
+        ("queue" = Option<String>, Query, description = "Only this queue"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 10000 (default 1000)"),
+        ("offset" = Option<u32>, Query, description = "Number of items to skip (default 0)"),
     ),
     responses(
-        (status = 200, description = "By queue", body = BTreeMap<String, GroupInQueueAnswer>),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The group in each of its queues, by queue name",
+            body = BTreeMap<String, GroupInQueueAnswer>),
+        (status = 400, description = "The request is invalid", body = Problem),
         (status = 404, description = "There is no such group", body = Problem),
     )
 )]
 pub(crate) async fn group(
     State(state): State<AppState>,
     permit: Permit,
-    Parted(group): Parted<String>,
-    params: Params,
+    PathParams(group): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<BTreeMap<String, GroupInQueueAnswer>>, ApiError> {
     let group = GroupName::new(group)?;
     let filter = GroupPartitionFilter { group: Some(group.clone()), ..filter(&params, 10_000)? };
     let mut groups = state.queue().store().groups(Some(&group)).await?;
     groups.retain(|one| filter.queue.as_ref().is_none_or(|only| *only == one.queue));
-    let seen = |queue: &QueueName| permit.may(Realm::Queue, Verb::Read, queue.as_str());
-    groups.retain(|one| seen(&one.queue));
+    groups.retain(|one| permit.may(Realm::Queue, Verb::Read, one.queue.as_str()));
     if groups.is_empty() {
         return Err(ApiError::not_found("Consumer group not found"));
     }
-    let mut list = permit.listing(Part { limit: filter.limit, offset: filter.offset });
-    while let Some(part) = list.next() {
-        let read = state.queue().store().group_partitions(of_part(&filter, part)).await?;
+    let mut list = permit.listing(ListWindow { limit: filter.limit, offset: filter.offset });
+    while let Some(window) = list.next() {
+        let read = state.queue().store().group_partitions(within(&filter, window)).await?;
         list.take(read, |one| &one.queue);
     }
     Ok(Json(by_queue(groups, list.items)))
 }
 
-fn filter(params: &Params, limit_max: u64) -> Result<GroupPartitionFilter, ApiError> {
+fn filter(params: &QueryParams, limit_max: u64) -> Result<GroupPartitionFilter, ApiError> {
     Ok(GroupPartitionFilter {
         group: params.parsed("consumerGroup", |text| Ok(GroupName::new(text)?))?,
         queue: params.parsed("queue", |text| Ok(QueueName::new(text)?))?,
@@ -79,43 +79,47 @@ fn filter(params: &Params, limit_max: u64) -> Result<GroupPartitionFilter, ApiEr
     })
 }
 
-fn of_part(filter: &GroupPartitionFilter, part: Part) -> GroupPartitionFilter {
-    GroupPartitionFilter { limit: part.limit, offset: part.offset, ..filter.clone() }
+fn within(filter: &GroupPartitionFilter, window: ListWindow) -> GroupPartitionFilter {
+    GroupPartitionFilter { limit: window.limit, offset: window.offset, ..filter.clone() }
 }
 
-/// Partitions in which a group is behind, the oldest message first. No group can be asked for by
-/// the name `lagging` alone; it is listed among all.
+/// List the partitions in which a group is behind, oldest message first.
+///
+/// A group named `lagging` has no route of its own because of this route; the list of all groups
+/// contains it.
 #[utoipa::path(
     get, path = "/api/v1/consumer-groups/lagging", tag = "queues",
     params(
-        ("minLagSeconds" = Option<u64>, Query, description = "Behind by at least so long (3600)"),
-        ("consumerGroup" = Option<String>, Query, description = "Only of this group"),
-        ("queue" = Option<String>, Query, description = "Only of this queue"),
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 10000 (1000)"),
-        ("offset" = Option<u32>, Query, description = "After skipping so many (0)"),
+        ("minLagSeconds" = Option<u64>, Query,
+            description = "Minimum lag in seconds (default 3600)"),
+        ("consumerGroup" = Option<String>, Query, description = "Only this consumer group"),
+        ("queue" = Option<String>, Query, description = "Only items of this queue"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 10000 (default 1000)"),
+        ("offset" = Option<u32>, Query, description = "Number of items to skip (default 0)"),
     ),
     responses(
         (status = 200, description = "The partitions", body = Vec<LaggingAnswer>),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn lagging(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<Vec<LaggingAnswer>>, ApiError> {
     let behind = Duration::from_secs(params.number("minLagSeconds", 3600, 0..=u32::MAX.into())?);
     let filter = filter(&params, 10_000)?;
-    let mut list = permit.listing(Part { limit: filter.limit, offset: filter.offset });
-    while let Some(part) = list.next() {
-        let read = state.queue().store().lagging(behind, of_part(&filter, part)).await?;
+    let mut list = permit.listing(ListWindow { limit: filter.limit, offset: filter.offset });
+    while let Some(window) = list.next() {
+        let read = state.queue().store().lagging(behind, within(&filter, window)).await?;
         list.take(read, |one| &one.queue);
     }
     Ok(Json(list.items.into_iter().map(Into::into).collect()))
 }
 
-/// Move a group in one queue: to its end, its beginning, or what was pushed since a time. What it
-/// holds under leases is lost to it.
+/// Move a group in one queue to the end, to the beginning, or to a time.
+///
+/// The group loses its current leases in the queue.
 #[utoipa::path(
     post, path = "/api/v1/consumer-groups/{group}/queues/{queue}/seek", tag = "queues",
     params(
@@ -124,15 +128,15 @@ pub(crate) async fn lagging(
     ),
     request_body = SeekBody,
     responses(
-        (status = 200, description = "Where it goes on", body = SeekAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The group was moved", body = SeekAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
         (status = 404, description = "The group does not read this queue", body = Problem),
     )
 )]
 pub(crate) async fn seek(
     State(state): State<AppState>,
-    Parted((group, queue)): Parted<(String, String)>,
-    body: Body,
+    PathParams((group, queue)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<SeekAnswer>, ApiError> {
     let body: SeekBody = body.parse()?;
     let to = target(&body)?.ok_or_else(|| {
@@ -141,10 +145,10 @@ pub(crate) async fn seek(
         )
     })?;
     let (group, queue) = (GroupName::new(group)?, QueueName::new(queue)?);
-    go_to(&state, Seek { group, queue: Some(queue), partition: None, to }).await
+    run_seek(&state, Seek { group, queue: Some(queue), partition: None, to }).await
 }
 
-/// Move a group in one partition; without a body, to its end.
+/// Move a group in one partition. Without a body, the group is moved to the end.
 #[utoipa::path(
     post, path = "/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek",
     tag = "queues",
@@ -155,35 +159,37 @@ pub(crate) async fn seek(
     ),
     request_body(content = Option<SeekBody>),
     responses(
-        (status = 200, description = "Where it goes on", body = SeekAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The group was moved", body = SeekAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
         (status = 404, description = "The group does not read this partition", body = Problem),
     )
 )]
 pub(crate) async fn seek_partition(
     State(state): State<AppState>,
-    Parted((group, queue, partition)): Parted<(String, String, String)>,
-    body: Body,
+    PathParams((group, queue, partition)): PathParams<(String, String, String)>,
+    body: JsonBody,
 ) -> Result<Json<SeekAnswer>, ApiError> {
     let to = target(&body.parse_or_default()?)?.unwrap_or(SeekTo::End);
     let (group, queue) = (GroupName::new(group)?, QueueName::new(queue)?);
     let partition = Some(PartitionName::new(partition)?);
-    go_to(&state, Seek { group, queue: Some(queue), partition, to }).await
+    run_seek(&state, Seek { group, queue: Some(queue), partition, to }).await
 }
 
-/// Where to, if it is said.
+/// Parses the target of a seek; `None` if the body names none.
 fn target(body: &SeekBody) -> Result<Option<SeekTo>, ApiError> {
     match (body.to_end, body.to_beginning, &body.timestamp) {
         (false, false, None) => Ok(None),
         (true, false, None) => Ok(Some(SeekTo::End)),
         (false, true, None) => Ok(Some(SeekTo::Beginning)),
         (false, false, Some(text)) => Ok(Some(SeekTo::Since(input::timestamp("timestamp", text)?))),
-        _ => Err(ApiError::invalid("Only one of 'toEnd', 'toBeginning' and 'timestamp' can be")),
+        _ => Err(ApiError::invalid(
+            "Only one of 'toEnd', 'toBeginning' and 'timestamp' can be given",
+        )),
     }
 }
 
-async fn go_to(state: &AppState, seek: Seek) -> Result<Json<SeekAnswer>, ApiError> {
-    Deed::tell(None, Some(format!("{:?}", seek.to)));
+async fn run_seek(state: &AppState, seek: Seek) -> Result<Json<SeekAnswer>, ApiError> {
+    AuditAction::amend(None, Some(format!("{:?}", seek.to)));
     let moved = state.queue().seek(seek.clone()).await?;
     if moved == 0 {
         let what = if seek.partition.is_some() { "partition" } else { "queue" };
@@ -205,31 +211,31 @@ async fn go_to(state: &AppState, seek: Seek) -> Result<Json<SeekAnswer>, ApiErro
     }))
 }
 
-/// Forget a group: its next poll subscribes anew.
+/// Delete a group in all its queues. Its next poll subscribes again.
 #[utoipa::path(
     delete, path = "/api/v1/consumer-groups/{group}", tag = "queues",
     params(("group" = String, Path, description = "The group")),
-    responses((status = 200, description = "It is forgotten", body = GroupDeletedAnswer))
+    responses((status = 200, description = "The group was deleted", body = GroupDeletedAnswer))
 )]
 pub(crate) async fn delete_group(
     State(state): State<AppState>,
-    Parted(group): Parted<String>,
+    PathParams(group): PathParams<String>,
 ) -> Result<Json<GroupDeletedAnswer>, ApiError> {
     delete(&state, GroupName::new(group)?, None).await
 }
 
-/// Forget a group in one queue.
+/// Delete a group in one queue. Its next poll of the queue subscribes again.
 #[utoipa::path(
     delete, path = "/api/v1/consumer-groups/{group}/queues/{queue}", tag = "queues",
     params(
         ("group" = String, Path, description = "The group"),
         ("queue" = String, Path, description = "The queue"),
     ),
-    responses((status = 200, description = "It is forgotten", body = GroupDeletedAnswer))
+    responses((status = 200, description = "The group was deleted", body = GroupDeletedAnswer))
 )]
 pub(crate) async fn delete_group_of_queue(
     State(state): State<AppState>,
-    Parted((group, queue)): Parted<(String, String)>,
+    PathParams((group, queue)): PathParams<(String, String)>,
 ) -> Result<Json<GroupDeletedAnswer>, ApiError> {
     delete(&state, GroupName::new(group)?, Some(QueueName::new(queue)?)).await
 }
@@ -249,20 +255,20 @@ async fn delete(
     }))
 }
 
-/// Move a group, in all its queues, to what was pushed at or after a time.
+/// Move a group in all its queues to the messages pushed at or after a time.
 #[utoipa::path(
     post, path = "/api/v1/consumer-groups/{group}/subscription", tag = "queues",
     params(("group" = String, Path, description = "The group")),
     request_body = SubscriptionBody,
     responses(
-        (status = 200, description = "Where it continues", body = SubscriptionAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The group was moved", body = SubscriptionAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn subscription(
     State(state): State<AppState>,
-    Parted(group): Parted<String>,
-    body: Body,
+    PathParams(group): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<SubscriptionAnswer>, ApiError> {
     let group = GroupName::new(group)?;
     let body: SubscriptionBody = body.parse()?;
@@ -271,7 +277,7 @@ pub(crate) async fn subscription(
         .ok_or_else(|| ApiError::invalid("Missing subscriptionTimestamp in request body"))?;
     let from = input::timestamp("subscriptionTimestamp", &from)?;
     let to = SeekTo::Since(from);
-    Deed::tell(None, Some(format!("{to:?}")));
+    AuditAction::amend(None, Some(format!("{to:?}")));
     let seek = Seek { group: group.clone(), queue: None, partition: None, to };
     let moved = state.queue().seek(seek).await?;
     Ok(Json(SubscriptionAnswer {

@@ -1,4 +1,4 @@
-//! Probes, metrics and the documentation.
+//! Health probes, metrics and the API documentation.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::error::ApiError;
 use crate::state::AppState;
 use crate::wire::health::{HealthAnswer, WakeHealth};
 
-/// Most unclaimed turns and activities that the metrics count.
+/// The maximum number of unclaimed turns and activities that the metrics count.
 const UNCLAIMED_MAX: u32 = 10_000;
 
-/// How long the metrics wait for the store.
+/// The maximum time that a request for metrics waits for the store.
 const UNCLAIMED_TIME: Duration = Duration::from_secs(1);
 
-/// How this node is, in detail. 503 if it cannot serve.
+/// Get the health of this node in detail. The status is 503 if it cannot serve requests.
 #[utoipa::path(
     get, path = "/health", tag = "operation",
     responses(
-        (status = 200, description = "It serves", body = HealthAnswer),
-        (status = 503, description = "It does not", body = HealthAnswer),
+        (status = 200, description = "The node serves requests", body = HealthAnswer),
+        (status = 503, description = "The node is not ready", body = HealthAnswer),
     )
 )]
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
     let maintenance = state.ping().await.ok();
     let reachable = maintenance.is_some();
-    let (status, word) = match (reachable, state.is_draining()) {
+    let (status, health) = match (reachable, state.is_draining()) {
         (true, false) => (StatusCode::OK, "healthy"),
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
@@ -42,7 +42,7 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
         None => "on".to_owned(),
     };
     let answer = HealthAnswer {
-        status: word,
+        status: health,
         database: if reachable { "connected" } else { "unavailable" },
         server: "wakeline",
         version: env!("CARGO_PKG_VERSION"),
@@ -54,42 +54,42 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
     (status, Json(answer)).into_response()
 }
 
-/// For whom something is told.
+/// How much a health report reveals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Everybody: without the words of the database.
+    /// For everyone: without error messages of the database.
     Public,
-    /// Those who may read metrics.
+    /// For callers that may read metrics: everything.
     Full,
 }
 
-/// How waiting consumers of this node learn of work.
+/// Reports how waiting consumers of this node are notified of new messages.
 pub(super) fn wake_health(state: &AppState, detail: Detail) -> WakeHealth {
     let wake = state.queue().wake_snapshot();
     WakeHealth {
         mode: wake.mode.to_string(),
         waiters: wake.waiters,
         lines: wake.lines,
-        link: link_word(&wake.link, detail),
+        link: link_text(&wake.link, detail),
         degraded: wake.degraded.map(|degraded| degraded.reason.to_string()),
     }
 }
 
-/// Whether the process runs.
+/// Check that the process is running.
 #[utoipa::path(
     get, path = "/healthz", tag = "operation",
-    responses((status = 200, description = "It runs", body = String))
+    responses((status = 200, description = "The process is running", body = String))
 )]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether this node takes requests: the store answers and it is not shutting down.
+/// Check that this node accepts requests: the store is reachable and the node is not shutting down.
 #[utoipa::path(
     get, path = "/readyz", tag = "operation",
     responses(
-        (status = 200, description = "It does", body = String),
-        (status = 503, description = "It does not", body = crate::error::Problem),
+        (status = 200, description = "The node is ready", body = String),
+        (status = 503, description = "The node is not ready", body = crate::error::Problem),
     )
 )]
 pub(crate) async fn readyz(State(state): State<AppState>) -> Result<&'static str, ApiError> {
@@ -100,13 +100,13 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> Result<&'static str
     Ok("ready\n")
 }
 
-/// Metrics in the text format of Prometheus.
+/// Get metrics in the text format of Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "operation",
     responses((status = 200, description = "The metrics", body = String))
 )]
 pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
-    // Counted when somebody looks: nothing polls the store for it.
+    // Unclaimed work is counted only when metrics are requested, so that nothing polls the store.
     let unclaimed = state.flow().unclaimed(UNCLAIMED_AFTER, UNCLAIMED_MAX);
     if let Ok(Ok(unclaimed)) = tokio::time::timeout(UNCLAIMED_TIME, unclaimed).await {
         metrics::gauge!("wakeline_flow_unclaimed").set(unclaimed.len() as f64);
@@ -115,7 +115,7 @@ pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
     ([kind], state.render_metrics()).into_response()
 }
 
-/// This document.
+/// Get this OpenAPI document.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "operation",
     responses((status = 200, description = "The OpenAPI document"))
@@ -124,7 +124,7 @@ pub(crate) async fn openapi_document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], docs::openapi()).into_response()
 }
 
-/// This document as a page.
+/// Show this documentation as an HTML page.
 #[utoipa::path(
     get, path = "/docs", tag = "operation",
     responses((status = 200, description = "The page", body = String))
@@ -134,16 +134,16 @@ pub(crate) async fn docs() -> Response {
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(docs::page())).into_response()
 }
 
-/// Leads to the documentation.
+/// Redirect to the documentation.
 #[utoipa::path(
     get, path = "/", tag = "operation",
-    responses((status = 303, description = "To the documentation"))
+    responses((status = 303, description = "Redirect to the documentation"))
 )]
 pub(crate) async fn root() -> Redirect {
     Redirect::to("/docs")
 }
 
-fn link_word(link: &Link, detail: Detail) -> String {
+fn link_text(link: &Link, detail: Detail) -> String {
     let (word, reason) = match link {
         Link::Up => return "up".to_owned(),
         Link::Down { reason } => ("down", reason),

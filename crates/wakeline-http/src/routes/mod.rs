@@ -1,7 +1,7 @@
-//! The routes.
+//! The routes, and the router that is built from them.
 //!
-//! The OpenAPI document is generated from them in this crate's tests only: it was 15
-//! percent of the code of this crate, which the server ran to print a constant.
+//! Only the unit tests of this crate generate the OpenAPI document from the routes. Generating it
+//! in the server took 15 percent of the code of this crate and printed a constant.
 
 mod access;
 mod ack;
@@ -26,24 +26,24 @@ mod transaction;
 #[cfg(test)]
 mod document;
 #[cfg(not(test))]
-mod plain;
+mod undocumented;
 
-pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
+pub(crate) use hook::simple::DEFAULT_UID as DEFAULT_APPLICATION;
 
 use axum::Router;
 use axum::middleware;
 use axum::routing::get;
 
 #[cfg(test)]
-use self::document::{Routes, routes};
+use self::document::{DocumentedRoutes as Routes, routes};
 #[cfg(not(test))]
-use self::plain::{Routes, routes};
+use self::undocumented::{UndocumentedRoutes as Routes, routes};
 use crate::access::guard;
 use crate::cors::cors;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// The whole HTTP face over a state. Works without a socket.
+/// Builds the router of the HTTP API, which works without a socket.
 pub fn app(state: AppState) -> Router {
     let router = Router::from(routes())
         .route("/docs/", get(health::root))
@@ -51,9 +51,10 @@ pub fn app(state: AppState) -> Router {
             ApiError::not_found("there is no such route: /docs lists all routes")
         })
         .layer(middleware::from_fn_with_state(state.clone(), guard));
-    let router = match state.settings().cors_origins.is_empty() {
-        true => router,
-        false => router.layer(middleware::from_fn_with_state(state.clone(), cors)),
+    let router = if state.settings().cors_origins.is_empty() {
+        router
+    } else {
+        router.layer(middleware::from_fn_with_state(state.clone(), cors))
     };
     router.with_state(state)
 }
@@ -65,7 +66,7 @@ fn routes() -> Routes {
         .merge(flow_routes())
         .merge(hook_routes())
         .merge(message_routes())
-        .merge(plain_routes())
+        .merge(simple_hook_routes())
         .merge(access_routes())
         .routes(routes!(maintenance::maintenance, maintenance::set_maintenance))
         .routes(routes!(maintenance::pause, maintenance::set_pause))
@@ -78,7 +79,7 @@ fn routes() -> Routes {
         .routes(routes!(health::root))
 }
 
-/// Keys and the audit.
+/// API keys and the audit log.
 fn access_routes() -> Routes {
     Routes::new()
         .routes(routes!(access::keys, access::create))
@@ -126,7 +127,7 @@ fn queue_routes() -> Routes {
         .routes(routes!(traces::of_message))
 }
 
-/// How queues stand.
+/// Counts and statistics of queues and nodes.
 fn inspection_routes() -> Routes {
     Routes::new()
         .routes(routes!(resources::queues))
@@ -172,7 +173,7 @@ fn flow_routes() -> Routes {
         .routes(routes!(flow::mailbox::messages))
 }
 
-/// Applications, event types, endpoints.
+/// Applications, event types, and endpoints with their jobs and pull deliveries.
 fn hook_routes() -> Routes {
     use hook::{application, endpoint, event_type, job, keys, message, operational, pull};
     Routes::new()
@@ -207,7 +208,7 @@ fn hook_routes() -> Routes {
         .routes(routes!(operational::headers, operational::put_headers))
 }
 
-/// Messages, attempts, deliveries, jobs.
+/// Webhook messages, attempts, deliveries and jobs.
 fn message_routes() -> Routes {
     use hook::{attempt, delivery, job, message};
     Routes::new()
@@ -230,12 +231,13 @@ fn message_routes() -> Routes {
         .routes(routes!(job::health))
 }
 
-fn plain_routes() -> Routes {
-    use hook::plain;
+/// The simplified webhook API.
+fn simple_hook_routes() -> Routes {
+    use hook::simple;
     Routes::new()
-        .routes(routes!(plain::post_event))
-        .routes(routes!(plain::event))
-        .routes(routes!(plain::event_attempts))
-        .routes(routes!(plain::subscribe, plain::subscriptions))
-        .routes(routes!(plain::unsubscribe))
+        .routes(routes!(simple::post_event))
+        .routes(routes!(simple::event))
+        .routes(routes!(simple::event_attempts))
+        .routes(routes!(simple::subscribe, simple::subscriptions))
+        .routes(routes!(simple::unsubscribe))
 }

@@ -1,4 +1,4 @@
-//! All queues together: how they stand, and what happened lately.
+//! All queues together: their message counts and recent statistics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use wakeline_core::{PartitionId, Realm, Verb};
-use wakeline_store::{QueueTally, StatsQuery, Tally};
+use wakeline_store::{MessageCounts, QueueCounts, StatsQuery};
 
 use super::analytics::{points, query, visible};
-use super::resources::{EVERY, tallies};
+use super::resources::{ALL_QUEUES, queue_counts};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::Params;
+use crate::input::QueryParams;
 use crate::render;
 use crate::state::AppState;
 use crate::wire::stats::{rate, sum, throughput};
@@ -21,24 +21,26 @@ use crate::wire::status::{
     StatusMessages, StatusQueue, Throughput, TopError,
 };
 
-/// Dead letters whose errors are looked at.
+/// The number of newest dead letters whose errors are counted.
 const ERRORS_NEWEST: u32 = 10_000;
-/// Errors that are listed.
+/// The maximum number of errors in a response.
 const ERRORS_LISTED: usize = 10;
-/// The stretch that throughput is told of.
-const LATELY: Duration = Duration::from_secs(300);
+/// The time range of the throughput in the overview.
+const RECENT: Duration = Duration::from_secs(300);
 
-fn whole(tallies: &[QueueTally]) -> Tally {
-    let mut sum = Tally::default();
-    tallies.iter().for_each(|one| sum.add(one.tally));
+/// The message counts of all queues together.
+fn total(queues: &[QueueCounts]) -> MessageCounts {
+    let mut sum = MessageCounts::default();
+    queues.iter().for_each(|one| sum.add(one.messages));
     sum
 }
 
+/// Seconds since this node last stored its statistics.
 pub(super) fn stats_age(state: &AppState) -> Option<f64> {
-    state.queue().figures_age().map(|age| (age.as_secs_f64() * 1000.0).round() / 1000.0)
+    state.queue().statistics_age().map(|age| (age.as_secs_f64() * 1000.0).round() / 1000.0)
 }
 
-/// All queues together, how far groups are behind, and how much comes and goes.
+/// Get totals over all queues: message counts, consumer lag and throughput.
 #[utoipa::path(
     get, path = "/api/v1/resources/overview", tag = "queues",
     responses((status = 200, description = "The overview", body = OverviewAnswer))
@@ -47,13 +49,13 @@ pub(crate) async fn overview(
     State(state): State<AppState>,
     permit: Permit,
 ) -> Result<Json<OverviewAnswer>, ApiError> {
-    let queues = tallies(&state, &permit, EVERY).await?;
+    let queues = queue_counts(&state, &permit, ALL_QUEUES).await?;
     let mut groups = state.queue().store().groups(None).await?;
     groups.retain(|one| permit.may(Realm::Queue, Verb::Read, one.queue.as_str()));
-    let lately = StatsQuery { span: LATELY, step_minutes: 1, ..StatsQuery::default() };
-    let (range, points) = state.queue().store().queue_stats(lately).await?;
+    let recent = StatsQuery { span: RECENT, step_minutes: 1, ..StatsQuery::default() };
+    let (range, points) = state.queue().store().queue_stats(recent).await?;
     let counts = sum(&visible(&permit, points));
-    let secs = LATELY.as_secs_f64();
+    let secs = RECENT.as_secs_f64();
     let namespaces: BTreeSet<_> = queues.iter().filter_map(|one| one.namespace.as_ref()).collect();
     let tasks: BTreeSet<_> = queues.iter().filter_map(|one| one.task.as_ref()).collect();
     Ok(Json(OverviewAnswer {
@@ -61,7 +63,7 @@ pub(crate) async fn overview(
         partitions: queues.iter().map(|one| one.partitions).sum(),
         namespaces: namespaces.len() as u64,
         tasks: tasks.len() as u64,
-        messages: whole(&queues).into(),
+        messages: total(&queues).into(),
         lag: LagAnswer {
             time: Spread::of(groups.iter().map(|one| one.behind.as_secs() as f64).collect()),
             offset: Spread::of(groups.iter().map(|one| one.lag as f64).collect()),
@@ -75,40 +77,43 @@ pub(crate) async fn overview(
     }))
 }
 
-/// How the server's queues stand, and what happened in the time range.
+/// Get the status of all queues: current counts, and statistics of the time range.
 #[utoipa::path(
     get, path = "/api/v1/status", tag = "queues",
     params(
-        ("queue" = Option<String>, Query, description = "Only of this queue"),
-        ("from" = Option<String>, Query, description = "From this time on (an hour before `to`)"),
-        ("to" = Option<String>, Query, description = "Up to this time (now)"),
+        ("queue" = Option<String>, Query, description = "Only items of this queue"),
+        ("from" = Option<String>, Query,
+            description = "Start of the time range (default one hour before `to`)"),
+        ("to" = Option<String>, Query, description = "End of the time range (default now)"),
         ("interval" = Option<String>, Query,
-            description = "Of a point: `minute`, `hour`, `day`, or minutes (by the time range)"),
+            description = "Length of one data point: `minute`, `hour`, `day`, or a number of \
+                minutes (default chosen by the time range)"),
     ),
     responses(
         (status = 200, description = "The status", body = StatusAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn status(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<StatusAnswer>, ApiError> {
     let query = query(&params)?;
-    let queues = tallies(&state, &permit, EVERY).await?;
+    let queues = queue_counts(&state, &permit, ALL_QUEUES).await?;
     let (range, points) = points(&state, &permit, query.clone()).await?;
     let counts = sum(&points);
-    let nodes = match permit.may_all(Realm::Server, Verb::Read) {
-        true => Some(state.queue().store().node_stats(query).await?.1),
-        false => None,
+    let nodes = if permit.may_all(Realm::Server, Verb::Read) {
+        Some(state.queue().store().node_stats(query).await?.1)
+    } else {
+        None
     };
     let store_errors = |nodes: &Vec<wakeline_store::NodePoint>| {
         nodes.iter().map(|point| point.counts.store_errors).sum()
     };
     let workers: BTreeSet<_> = nodes.iter().flatten().map(|point| point.node).collect();
     let throughput = throughput(&range, &points);
-    let all = whole(&queues);
+    let all = total(&queues);
     Ok(Json(StatusAnswer {
         time_range: range.into(),
         bucket_minutes: range.step_minutes,
@@ -137,8 +142,8 @@ pub(crate) async fn status(
     }))
 }
 
-fn status_queue(queue: QueueTally) -> StatusQueue {
-    let Tally { total, pending, processing, .. } = queue.tally;
+fn status_queue(queue: QueueCounts) -> StatusQueue {
+    let MessageCounts { total, pending, processing, .. } = queue.messages;
     StatusQueue {
         id: PartitionId(queue.id).to_string(),
         name: queue.queue.into(),
@@ -152,7 +157,7 @@ fn status_queue(queue: QueueTally) -> StatusQueue {
 async fn top_errors(
     state: &AppState,
     permit: &Permit,
-    all: Tally,
+    all: MessageCounts,
 ) -> Result<Vec<TopError>, ApiError> {
     if all.dead_letters == 0 {
         return Ok(Vec::new());

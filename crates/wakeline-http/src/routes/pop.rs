@@ -1,4 +1,4 @@
-//! `GET /api/v1/pop…`: by queue, by queue and partition, by namespace and task.
+//! `GET /api/v1/pop…`: popping by queue, by partition, or by namespace and task.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,82 +11,84 @@ use wakeline_core::{
     LeaseId, Namespace, PartitionName, QueueLine, QueueName, Selector, Subscription, TaskName,
     Timestamp,
 };
-use wakeline_queue::{Pop, Popped};
+use wakeline_queue::{PopCommand, PopOutcome};
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{self, Params, Parted, word};
+use crate::input::{self, PathParams, QueryParams, check_short_text};
 use crate::state::AppState;
 use crate::wire::ack::group_name;
 use crate::wire::pop::{PausedAnswer, PopAnswer};
 
-/// More than the clocks of this node and of the database differ.
+/// A duration that is longer than any difference between the clocks of this node and the database.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What all pops may ask for; [`check`] reads these by name.
+/// The query parameters of all pops; [`check`] reads them by name.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameters for the OpenAPI document")]
 pub(crate) struct PopQuery {
-    /// Most messages (1). A pop may get fewer: it takes no more once it has `pop_bytes_max` bytes
-    /// of payload, a setting of the server.
+    /// Maximum number of messages (default 1). A pop may return fewer: it claims no more messages
+    /// once their payloads have `pop_bytes_max` bytes, a setting of the server.
     batch: Option<u32>,
-    /// Wait until there is something (false).
+    /// Wait until a message is available (default false).
     wait: Option<bool>,
-    /// Longest wait in milliseconds (30000).
+    /// Maximum wait in milliseconds (default 30000).
     timeout: Option<u64>,
-    /// On whose behalf; consumers that name none share the queue.
+    /// The consumer group. Consumers that name no group share the messages of the queue.
     #[param(rename = "consumerGroup")]
     consumer_group: Option<String>,
-    /// Settle at once instead of leasing: at most once (false).
+    /// Settle the messages immediately instead of leasing them, for at-most-once delivery (default
+    /// false).
     #[param(rename = "autoAck")]
     auto_ack: Option<bool>,
-    /// What the consumer calls itself, for the ledger; up to 255 bytes.
+    /// Name of the consumer, recorded in the delivery ledger; up to 255 bytes.
     #[param(rename = "workerId")]
     worker_id: Option<String>,
-    /// Where a new group begins: all (default) or new.
+    /// Where a new group begins: `all` (default) or `new`.
     #[param(rename = "subscriptionMode")]
     subscription_mode: Option<String>,
-    /// Where a new group begins: a time like 2026-01-31T12:00:00Z, or now.
+    /// Where a new group begins: a time such as `2026-01-31T12:00:00Z`, or `now`.
     #[param(rename = "subscriptionFrom")]
     subscription_from: Option<String>,
 }
 
-/// What pops over several partitions may ask for besides.
+/// The additional query parameter of pops that can claim several partitions.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameter for the OpenAPI document")]
 pub(crate) struct SeveralPartitions {
-    /// Most partitions, up to 100 (1).
+    /// Maximum number of partitions, up to 100 (default 1).
     partitions: Option<u32>,
 }
 
-/// Pop from any partition of one queue.
+/// Pop messages from any partition of a queue.
 ///
-/// With `wait=true` the request is parked until there is something, without polling. 204 if
-/// there is nothing, also for a queue that does not exist yet. While pops pause, the answer is an
-/// empty list with `paused`, after the wait.
+/// With `wait=true` the request waits without polling until a message is available. The response is
+/// 204 if no message is available, even if the queue does not exist yet. While pops are paused, the
+/// response is an empty list with `paused`, after the wait.
 #[utoipa::path(
     get, path = "/api/v1/pop/queue/{queue}", tag = "queue",
     params(("queue" = String, Path, description = "The queue"), PopQuery, SeveralPartitions),
     responses(
-        (status = 200, description = "Messages", body = PopAnswer<'_>),
-        (status = 204, description = "Nothing"),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or no store", body = Problem),
+        (status = 200, description = "The claimed messages", body = PopAnswer<'_>),
+        (status = 204, description = "No message is available"),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 503, description = "Too many consumers are waiting, or the store is unavailable",
+            body = Problem),
     )
 )]
 pub(crate) async fn pop_queue(
     State(state): State<AppState>,
-    Parted(queue): Parted<String>,
+    PathParams(queue): PathParams<String>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let selector = Selector::Queue(QueueName::new(queue)?);
-    pop(state, selector, (permit, params)).await
+    pop(state, selector, permit, params).await
 }
 
-/// Pop from one partition of one queue.
+/// Pop messages from one partition of a queue.
 #[utoipa::path(
     get, path = "/api/v1/pop/queue/{queue}/partition/{partition}", tag = "queue",
     params(
@@ -95,24 +97,25 @@ pub(crate) async fn pop_queue(
         PopQuery,
     ),
     responses(
-        (status = 200, description = "Messages", body = PopAnswer<'_>),
-        (status = 204, description = "Nothing"),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or no store", body = Problem),
+        (status = 200, description = "The claimed messages", body = PopAnswer<'_>),
+        (status = 204, description = "No message is available"),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 503, description = "Too many consumers are waiting, or the store is unavailable",
+            body = Problem),
     )
 )]
 pub(crate) async fn pop_partition(
     State(state): State<AppState>,
-    Parted((queue, partition)): Parted<(String, String)>,
+    PathParams((queue, partition)): PathParams<(String, String)>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let queue = QueueName::new(queue)?;
     let selector = Selector::Partition(queue, PartitionName::new(partition)?);
-    pop(state, selector, (permit, params)).await
+    pop(state, selector, permit, params).await
 }
 
-/// Pop from any queue of a namespace, of a task, of both, or of all.
+/// Pop messages from any queue, or from any queue of a namespace, a task, or both.
 #[utoipa::path(
     get, path = "/api/v1/pop", tag = "queue",
     params(
@@ -122,16 +125,17 @@ pub(crate) async fn pop_partition(
         SeveralPartitions,
     ),
     responses(
-        (status = 200, description = "Messages", body = PopAnswer<'_>),
-        (status = 204, description = "Nothing"),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or no store", body = Problem),
+        (status = 200, description = "The claimed messages", body = PopAnswer<'_>),
+        (status = 204, description = "No message is available"),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 503, description = "Too many consumers are waiting, or the store is unavailable",
+            body = Problem),
     )
 )]
 pub(crate) async fn pop_filtered(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     // Clients send an empty text for a filter that they do not use.
     let given = |name| params.text(name).filter(|text| !text.is_empty());
@@ -139,36 +143,41 @@ pub(crate) async fn pop_filtered(
         namespace: given("namespace").map(Namespace::new).transpose()?,
         task: given("task").map(TaskName::new).transpose()?,
     };
-    pop(state, selector, (permit, params)).await
+    pop(state, selector, permit, params).await
 }
 
 async fn pop(
     state: AppState,
     selector: Selector,
-    (permit, params): (Permit, Params),
+    permit: Permit,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let worker = params.text("workerId").filter(|text| !text.is_empty());
     if let Some(worker) = worker {
-        word("workerId", worker)?;
+        check_short_text("workerId", worker)?;
     }
     let worker = worker.map(str::to_owned).or_else(|| permit.producer());
-    let pop = Pop { worker, ..check(&state, selector, &params)? };
+    let pop = PopCommand { worker, ..check(&state, selector, &params)? };
     let group = pop.line.group.clone();
     match state.queue().pop(pop).await? {
-        Popped::Granted(grant) => {
-            let lease = grant.lease.as_ref().map(ToString::to_string).unwrap_or_default();
-            Ok(Json(PopAnswer::new(&grant, &group, &lease)?).into_response())
+        PopOutcome::Claimed(result) => {
+            let lease = result.lease.as_ref().map(ToString::to_string).unwrap_or_default();
+            Ok(Json(PopAnswer::new(&result, &group, &lease)?).into_response())
         }
-        Popped::Paused => Ok(Json(PausedAnswer::new(&group)).into_response()),
-        Popped::Empty => Ok(StatusCode::NO_CONTENT.into_response()),
-        Popped::Drained => {
+        PopOutcome::Paused => Ok(Json(PausedAnswer::new(&group)).into_response()),
+        PopOutcome::Empty => Ok(StatusCode::NO_CONTENT.into_response()),
+        PopOutcome::Drained => {
             let close = (header::CONNECTION, HeaderValue::from_static("close"));
             Ok((StatusCode::NO_CONTENT, [close]).into_response())
         }
     }
 }
 
-fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, ApiError> {
+fn check(
+    state: &AppState,
+    selector: Selector,
+    params: &QueryParams,
+) -> Result<PopCommand, ApiError> {
     let settings = state.settings();
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let batch_max = u64::from(settings.batch_len_max);
@@ -178,7 +187,7 @@ fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, A
     let timeout = params.number("timeout", timeout, 0..=millis(settings.wait_max))?;
     let group = group_name(params.text("consumerGroup"))?;
     let one_partition = matches!(selector, Selector::Partition(..));
-    Ok(Pop {
+    Ok(PopCommand {
         line: QueueLine { selector, group },
         subscription: subscription(params)?,
         batch_len_max: u32::try_from(batch).unwrap_or(u32::MAX),
@@ -190,14 +199,14 @@ fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, A
     })
 }
 
-/// Whether a moment lies in the future, however much the clocks of this node and of the database
-/// differ. What is closer than that is for the database to judge.
-fn is_far_ahead(moment: Timestamp) -> bool {
+/// Whether a time is certainly in the future, however much the clocks of this node and the database
+/// differ. The database judges times that are closer.
+fn is_far_ahead(time: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    moment > Timestamp(0).plus(now + CLOCK_DIFFERENCE_MAX)
+    time > Timestamp(0).plus(now + CLOCK_DIFFERENCE_MAX)
 }
 
-fn subscription(params: &Params) -> Result<Subscription, ApiError> {
+fn subscription(params: &QueryParams) -> Result<Subscription, ApiError> {
     match params.text("subscriptionFrom") {
         None | Some("") => {}
         Some("now") => return Ok(Subscription::New),

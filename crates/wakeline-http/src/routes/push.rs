@@ -1,4 +1,4 @@
-//! `POST /api/v1/push`
+//! `POST /api/v1/push`: pushing messages.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,50 +11,54 @@ use wakeline_core::Verb;
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::Body;
+use crate::input::JsonBody;
 use crate::state::AppState;
-use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult, Sent};
+use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushItemOutcome, PushResult};
 
 /// Push messages.
 ///
-/// Answers when all of them are durable. Queues and partitions are made by the first push. If some
-/// of them are for later (`delayMs`, `deliverAt`), all are stored together or none is. During a
-/// maintenance they are `buffered`: stored, and delivered after its end.
+/// The response is sent when all messages are durable. The first push creates a queue and its
+/// partitions. If some messages are for later (`delayMs` or `deliverAt`), either all messages are
+/// stored or none. During a maintenance they are `buffered`: stored, and delivered after the
+/// maintenance.
 #[utoipa::path(
     post, path = "/api/v1/push", tag = "queue", request_body = PushBody<'_>,
     responses(
         (status = 201, description = "Stored", body = Vec<PushResult>),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 404, description = "A queue is not the caller's", body = Problem),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 404, description = "The caller has no access to one of the queues",
+            body = Problem),
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
         (status = 429, description = "A queue is full; nothing was stored", body = Problem),
         (status = 503, description = "The store cannot be reached, or pushes are refused during a \
             maintenance; try again", body = Problem),
-        (status = 507, description = "No space is left", body = Problem),
+        (status = 507, description = "The store has no disk space left", body = Problem),
     )
 )]
 pub(crate) async fn push(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<(StatusCode, Json<Vec<PushResult>>), ApiError> {
     let parsed: PushBody<'_> = body.parse()?;
     let items = parsed.items.ok_or_else(|| ApiError::invalid("items array is required"))?;
-    let messages = Messages::check(items, &body, &state)?;
+    let messages = ValidatedPush::check(items, &body, &state)?;
     permit.need_queues(Verb::Push, messages.echoes.iter().map(|echo| &echo.queue))?;
     if messages.echoes.is_empty() {
         return Ok((StatusCode::CREATED, Json(Vec::new())));
     }
-    let Messages { echoes, later, pushes, schedules } = messages;
+    let ValidatedPush { echoes, later, pushes, schedules } = messages;
     let mut command = TransactCommand { pushes, schedules, ..TransactCommand::default() };
-    stamp(&mut command, &permit);
-    let outcomes = match command.schedules.is_empty() {
-        true => state.queue().push(command.pushes).await?.into_iter().map(Sent::Now).collect(),
-        false => match state.queue().transact(command, state.others()).await? {
+    set_producer(&mut command, &permit);
+    let outcomes = if command.schedules.is_empty() {
+        let outcomes = state.queue().push(command.pushes).await?;
+        outcomes.into_iter().map(PushItemOutcome::Now).collect()
+    } else {
+        match state.queue().transact(command, state.others()).await? {
             TransactOutcome::Committed(done) => in_order(&later, done.pushes, done.schedules),
             TransactOutcome::Refused(refusal) => return Err(never_refused(&refusal)),
-        },
+        }
     };
     let results = echoes.iter().zip(&outcomes).enumerate();
     let results = results.map(|(index, (echo, outcome))| PushResult::new(index, echo, outcome));
@@ -63,20 +67,20 @@ pub(crate) async fn push(
 
 /// The validated messages of a push.
 #[derive(Default)]
-pub(crate) struct Messages {
-    /// One per message.
+pub(crate) struct ValidatedPush {
+    /// What the response repeats of each message.
     pub(crate) echoes: Vec<PushEcho>,
-    /// Which of them are for later.
+    /// Whether each message is for later.
     pub(crate) later: Vec<bool>,
     pub(crate) pushes: Vec<PushItem>,
     pub(crate) schedules: Vec<ScheduleItem>,
 }
 
-impl Messages {
+impl ValidatedPush {
     /// Validates the messages of a push. The error says which one is wrong.
     pub(crate) fn check(
         items: Vec<PushItemBody<'_>>,
-        body: &Body,
+        body: &JsonBody,
         state: &AppState,
     ) -> Result<Self, ApiError> {
         let most = state.settings().batch_len_max as usize;
@@ -93,7 +97,7 @@ impl Messages {
         Ok(messages)
     }
 
-    fn add(&mut self, item: PushItemBody<'_>, body: &Body) -> Result<(), ApiError> {
+    fn add(&mut self, item: PushItemBody<'_>, body: &JsonBody) -> Result<(), ApiError> {
         let due = item.due()?;
         let message = item.into_item(&body.0)?;
         self.echoes.push(PushEcho::from(&message));
@@ -106,29 +110,33 @@ impl Messages {
     }
 }
 
-/// Says of messages who pushed them: what the server knows, never what a client says.
-pub(crate) fn stamp(command: &mut TransactCommand, permit: &Permit) {
+/// Records the producer of messages. It comes from the credentials, never from the request body.
+pub(crate) fn set_producer(command: &mut TransactCommand, permit: &Permit) {
     let later = command.schedules.iter_mut().map(|item| &mut item.message);
     for item in command.pushes.iter_mut().chain(later) {
         item.producer = permit.producer();
     }
 }
 
-/// The outcomes of messages in their order.
+/// Merges the outcomes of messages into the order of the request.
 pub(crate) fn in_order(
     later: &[bool],
     pushes: Vec<PushOutcome>,
     schedules: Vec<ScheduleOutcome>,
-) -> Vec<Sent> {
+) -> Vec<PushItemOutcome> {
     let (mut pushes, mut schedules) = (pushes.into_iter(), schedules.into_iter());
-    let next = |later: &bool| match later {
-        true => schedules.next().map(Sent::Later),
-        false => pushes.next().map(Sent::Now),
+    let next = |later: &bool| {
+        if *later {
+            schedules.next().map(PushItemOutcome::Later)
+        } else {
+            pushes.next().map(PushItemOutcome::Now)
+        }
     };
     later.iter().filter_map(next).collect()
 }
 
-/// A transaction without settlements, signals and events has nothing that could be refused.
+/// The error for a refusal that cannot occur, because the transaction has no settlements, signals
+/// or events.
 pub(crate) fn never_refused(refusal: &Refusal) -> ApiError {
-    ApiError::conflict(format!("refused for a reason that was not asked for: {refusal:?}"))
+    ApiError::conflict(format!("refused for an unexpected reason: {refusal:?}"))
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/timers…`: messages that are delivered later, by a key.
+//! `/api/v1/timers…`: messages that are delivered later and identified by a key.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,46 +8,48 @@ use wakeline_store::{
     TransactOutcome,
 };
 
-use super::push::{never_refused, stamp};
+use super::push::{never_refused, set_producer};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{Body, Params, Parted};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::timers::{
     TimerBody, TimerCommand, TimerEcho, TimerLook, TimerPage, TimerResult, TimerRow, TimersAnswer,
     TimersBody,
 };
 
-/// Most rows of a page.
+/// The maximum number of rows in a page.
 const PAGE_MAX: u64 = 1000;
 
 /// Validated operations on timers.
 #[derive(Default)]
-pub(crate) struct Timers {
-    /// One per operation, and whether it sets a timer.
+pub(crate) struct TimerOperations {
+    /// What the response repeats of each operation, and whether the operation sets a timer.
     echoes: Vec<(TimerEcho, bool)>,
 }
 
-impl Timers {
-    /// Validates operations and adds them to a transaction. The error says which one is wrong.
+impl TimerOperations {
+    /// Validates the operations in a field of the body and adds them to a transaction. The error
+    /// says which one is wrong.
     pub(crate) fn check(
         operations: Vec<TimerBody<'_>>,
-        (body, at): (&Body, &str),
+        body: &JsonBody,
+        field: &str,
         command: &mut TransactCommand,
     ) -> Result<Self, ApiError> {
         let mut timers = Self::default();
         for (index, operation) in operations.into_iter().enumerate() {
             let added = timers.add(operation, body, command);
-            added.map_err(|error| error.at(&format!("{at}[{index}]")))?;
+            added.map_err(|error| error.at(&format!("{field}[{index}]")))?;
         }
         Ok(timers)
     }
 
-    /// Validates one more.
+    /// Validates an operation and adds it to a transaction.
     pub(crate) fn add(
         &mut self,
         operation: TimerBody<'_>,
-        body: &Body,
+        body: &JsonBody,
         command: &mut TransactCommand,
     ) -> Result<(), ApiError> {
         let (one, echo) = operation.check(&body.0)?;
@@ -59,34 +61,38 @@ impl Timers {
         Ok(())
     }
 
-    /// What became of them; the outcomes begin with theirs.
+    /// Returns the results of the operations. The outcomes must begin with those of the operations.
     pub(crate) fn results<'a>(
         &self,
         schedules: &mut impl Iterator<Item = &'a ScheduleOutcome>,
         cancels: &mut impl Iterator<Item = &'a CancelOutcome>,
     ) -> Vec<TimerResult> {
-        let result = |(echo, sets): &(TimerEcho, bool)| match sets {
-            true => schedules.next().map(|outcome| TimerResult::set(echo, outcome)),
-            false => cancels.next().map(|outcome| TimerResult::cancelled(echo, outcome)),
+        let result = |(echo, sets): &(TimerEcho, bool)| {
+            if *sets {
+                schedules.next().map(|outcome| TimerResult::set(echo, outcome))
+            } else {
+                cancels.next().map(|outcome| TimerResult::cancelled(echo, outcome))
+            }
         };
         self.echoes.iter().filter_map(result).collect()
     }
 }
 
-/// Set timers, and take them back.
+/// Set and cancel timers.
 ///
-/// A timer is a message for later with a key. Setting a key again replaces what waits under it.
+/// A timer is a message for later with a key. Setting a timer whose key is in use replaces the
+/// waiting one.
 #[utoipa::path(
     post, path = "/api/v1/timers", tag = "queue", request_body = TimersBody<'_>,
     responses(
-        (status = 200, description = "What became of each", body = TimersAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The result of each operation", body = TimersAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn timers(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<TimersAnswer>, ApiError> {
     let parsed: TimersBody<'_> = body.parse()?;
     let operations = parsed.operations;
@@ -99,9 +105,9 @@ pub(crate) async fn timers(
         )));
     }
     let mut command = TransactCommand::default();
-    let timers = Timers::check(operations, (&body, "operations"), &mut command)?;
+    let timers = TimerOperations::check(operations, &body, "operations", &mut command)?;
     permit.need_transaction(&state, &command).await?;
-    stamp(&mut command, &permit);
+    set_producer(&mut command, &permit);
     match state.queue().transact(command, state.others()).await? {
         TransactOutcome::Refused(refusal) => Err(never_refused(&refusal)),
         TransactOutcome::Committed(done) => {
@@ -111,23 +117,23 @@ pub(crate) async fn timers(
     }
 }
 
-/// Take a timer back.
+/// Cancel a timer.
 #[utoipa::path(
     delete, path = "/api/v1/timers/{queue}/{*key}", tag = "queue",
     params(
         ("queue" = String, Path, description = "The queue"),
-        ("key" = String, Path, description = "The timer; may contain slashes"),
-        ("txn" = Option<String>, Query, description = "Repeated in the answer"),
+        ("key" = String, Path, description = "The timer's key; may contain slashes"),
+        ("txn" = Option<String>, Query, description = "Returned in the response"),
     ),
     responses(
         (status = 200, description = "`cancelled`, `absent` or `too_late`", body = TimerResult),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn cancel(
     State(state): State<AppState>,
-    Parted((queue, key)): Parted<(String, String)>,
-    params: Params,
+    PathParams((queue, key)): PathParams<(String, String)>,
+    params: QueryParams,
 ) -> Result<Json<TimerResult>, ApiError> {
     let (queue, key) = (QueueName::new(queue)?, TimerKey::new(key)?);
     let txn = params.text("txn").map(str::to_owned);
@@ -143,21 +149,21 @@ pub(crate) async fn cancel(
     }
 }
 
-/// One timer that waits, with what it carries.
+/// Get a waiting timer and its payload.
 #[utoipa::path(
     get, path = "/api/v1/timers/{queue}/{*key}", tag = "queue",
     params(
         ("queue" = String, Path, description = "The queue"),
-        ("key" = String, Path, description = "The timer; may contain slashes"),
+        ("key" = String, Path, description = "The timer's key; may contain slashes"),
     ),
     responses(
         (status = 200, description = "The timer, or `found: false`", body = TimerLook),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn timer(
     State(state): State<AppState>,
-    Parted((queue, key)): Parted<(String, String)>,
+    PathParams((queue, key)): PathParams<(String, String)>,
 ) -> Result<Json<TimerLook>, ApiError> {
     let queue = QueueName::new(queue)?;
     let filter = ScheduledFilter {
@@ -170,30 +176,30 @@ pub(crate) async fn timer(
     Ok(Json(TimerLook::new(&queue, found.first())))
 }
 
-/// List what waits in a queue for its time, timers and delayed messages.
+/// List the timers and delayed messages that wait in a queue.
 #[utoipa::path(
     get, path = "/api/v1/timers/{queue}", tag = "queue",
     params(
         ("queue" = String, Path, description = "The queue"),
-        ("after" = Option<String>, Query, description = "Where to go on: `nextAfter`"),
-        ("limit" = Option<u64>, Query, description = "At most so many, up to 1000 (100)"),
+        ("after" = Option<String>, Query, description = "The `nextAfter` of the previous page"),
+        ("limit" = Option<u64>, Query, description = "Page size, up to 1000 (default 100)"),
     ),
     responses(
-        (status = 200, description = "A page", body = TimerPage),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "A page of results", body = TimerPage),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Parted(queue): Parted<String>,
-    params: Params,
+    PathParams(queue): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<TimerPage>, ApiError> {
     let queue = QueueName::new(queue)?;
     let limit = params.number("limit", 100, 1..=u64::from(u32::MAX))?.min(PAGE_MAX);
     let filter = ScheduledFilter {
         queue: queue.clone(),
         key: None,
-        after: params.parsed("after", place)?,
+        after: params.parsed("after", parse_after)?,
         limit: u32::try_from(limit + 1).expect("a page is short"),
     };
     let mut found = state.queue().store().scheduled(filter).await?;
@@ -208,12 +214,12 @@ pub(crate) async fn list(
     }))
 }
 
-/// Where a page begins.
-fn place(text: &str) -> Result<(Timestamp, i64), ApiError> {
+/// Parses the place at which a page begins.
+fn parse_after(text: &str) -> Result<(Timestamp, i64), ApiError> {
     let read = || {
         let (at, seq) = text.split_once('.')?;
         Some((Timestamp(at.parse().ok()?), seq.parse().ok()?))
     };
-    let message = || format!("after must be what nextAfter said, not {text:?}");
+    let message = || format!("after must be the nextAfter of a previous page, not {text:?}");
     read().ok_or_else(|| ApiError::invalid_param("after", message()))
 }

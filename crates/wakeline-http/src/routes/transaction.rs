@@ -1,4 +1,5 @@
-//! `POST /api/v1/transaction`
+//! `POST /api/v1/transaction`: writes to queues, orchestrations and webhooks that are committed
+//! together.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,11 @@ use wakeline_store::hook::EmitOutcome;
 use wakeline_store::{Refusal, SettleOutcome, TransactCommand, TransactOutcome, Transacted};
 
 use super::flow::exists;
-use super::push::{Messages, in_order, stamp};
-use super::timers::Timers;
+use super::push::{ValidatedPush, in_order, set_producer};
+use super::timers::TimerOperations;
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::Body;
+use crate::input::JsonBody;
 use crate::state::AppState;
 use crate::wire::ack::{RequiredLeases, Settlement, refusal};
 use crate::wire::hook::message::{CHANNELS_MAX, object};
@@ -29,71 +30,82 @@ use crate::wire::transaction::{
     Operation, OperationKind, OperationResult, TransactionAnswer, TransactionBody,
 };
 
-/// Push, settle, start and signal orchestrations, emit events, set timers: all or nothing.
+/// Commit several operations together, or none of them.
 ///
-/// Duplicates do not fail the transaction: their result is `duplicate`.
+/// The operations push and settle messages, start and signal orchestrations, send webhook messages,
+/// and set and cancel timers. Duplicates do not fail the transaction; their result is `duplicate`.
 #[utoipa::path(
     post, path = "/api/v1/transaction", tag = "queue", request_body = TransactionBody<'_>,
     responses(
-        (status = 200, description = "All of it happened", body = TransactionAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The transaction was committed", body = TransactionAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
         (status = 404, description = "There is no such instance to signal", body = Problem),
-        (status = 409, description = "Refused; nothing happened", body = TransactionAnswer),
-        (status = 429, description = "A queue is full; nothing was done", body = Problem),
+        (status = 409, description = "Refused; nothing was written", body = TransactionAnswer),
+        (status = 429, description = "A queue is full; nothing was written", body = Problem),
     )
 )]
 pub(crate) async fn transaction(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<(StatusCode, Json<TransactionAnswer>), ApiError> {
-    let mut plan = Plan::check(&state, &body)?;
+    let mut plan = TransactionPlan::check(&state, &body)?;
     plan.permit(&state, &permit).await?;
-    stamp(&mut plan.command, &permit);
+    set_producer(&mut plan.command, &permit);
     if let Some(refusal) = plan.complete(&state).await? {
         return Ok(plan.echo.refused(&refusal));
     }
-    let Plan { command, echo, .. } = plan;
+    let TransactionPlan { command, echo, .. } = plan;
     Ok(match state.queue().transact(command, state.others()).await? {
         TransactOutcome::Refused(refusal) => echo.refused(&refusal),
         TransactOutcome::Committed(done) => (StatusCode::OK, Json(echo.committed(done))),
     })
 }
 
-/// Most instances that one transaction may signal and that have to be looked up.
+/// The maximum number of instances that a transaction may signal and that must be looked up.
 const SIGNALS_MAX: usize = 100;
 
-/// A transaction on its way: what it names is checked first, and looked up only then.
+/// A transaction that is being prepared. Permissions are checked before anything that the
+/// transaction names is looked up.
 #[derive(Default)]
-struct Plan {
+struct TransactionPlan {
     command: TransactCommand,
-    echo: Echo,
+    echo: TransactionEcho,
     settlements: Vec<Settlement>,
-    /// Instances that must exist, with the operation that says so.
+    /// Instances that must exist, with the operation that signals them.
     signalled: BTreeMap<String, usize>,
     emits: Vec<Emit>,
 }
 
-/// What an answer repeats of a transaction, by operation index.
+/// What the response repeats of a transaction, with the indices of the operations.
 #[derive(Default)]
-struct Echo {
-    /// Each pushed message, and whether it is for later.
+struct TransactionEcho {
+    /// The pushed messages.
     pushes: Vec<(usize, PushEcho)>,
+    /// Whether each pushed message is for later.
     later: Vec<bool>,
     /// The transaction id of each acknowledgment.
     acks: Vec<(usize, String)>,
-    /// Starts and signals, with the instance.
-    instances: Vec<(usize, &'static str, String)>,
+    /// Starts and signals.
+    instances: Vec<InstanceEcho>,
     emits: Vec<usize>,
-    /// Those beside the operations.
-    timers: Timers,
-    /// Those among the operations.
-    set: Vec<(usize, &'static str)>,
-    timers_set: Timers,
+    /// The timers in the field `timers`.
+    timers: TimerOperations,
+    /// The timers among the operations: their indices and kinds, in the order of the next field.
+    operation_timers: Vec<(usize, &'static str)>,
+    operation_timer_echoes: TimerOperations,
 }
 
-impl Plan {
-    fn check(state: &AppState, body: &Body) -> Result<Self, ApiError> {
+/// What the response repeats of a start or a signal.
+struct InstanceEcho {
+    index: usize,
+    /// The type of the operation: `start` or `signal`.
+    kind: &'static str,
+    instance: String,
+}
+
+impl TransactionPlan {
+    fn check(state: &AppState, body: &JsonBody) -> Result<Self, ApiError> {
         let parsed: TransactionBody<'_> = body.parse()?;
         if parsed.kv.is_some_and(|kv| !kv.is_empty()) {
             let message = "kv is not supported: this server keeps no key-value state of queues";
@@ -121,11 +133,11 @@ impl Plan {
         }
         let required = RequiredLeases::new(&required);
         let mut plan = Self::default();
-        plan.echo.timers = Timers::check(timers, (body, "timers"), &mut plan.command)?;
+        plan.echo.timers = TimerOperations::check(timers, body, "timers", &mut plan.command)?;
         let operations = plan.timers(operations, body)?;
         for (index, operation) in operations {
             let added = match operation.kind {
-                OperationKind::Push => plan.push(index, operation, (state, body)),
+                OperationKind::Push => plan.push(index, operation, state, body),
                 OperationKind::Ack => plan.ack(index, &operation, &required),
                 OperationKind::Start => plan.start(index, operation),
                 OperationKind::Signal => plan.signal(index, operation),
@@ -145,7 +157,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Fails unless everything in it is allowed.
+    /// Fails unless the caller may do everything in the transaction.
     async fn permit(&self, state: &AppState, permit: &Permit) -> Result<(), ApiError> {
         permit.need_transaction(state, &self.command).await?;
         for emit in &self.emits {
@@ -154,8 +166,8 @@ impl Plan {
         permit.need_settle(state, Settlement::items(&self.settlements)).await
     }
 
-    /// Looks up what the store must say beforehand. Returns why it cannot succeed, if that is
-    /// known by then.
+    /// Reads what must be known before the transaction. Returns a refusal if it is already certain
+    /// that the transaction cannot succeed.
     async fn complete(&mut self, state: &AppState) -> Result<Option<Refusal>, ApiError> {
         let at = |index: usize| format!("operations[{index}]");
         for (instance, index) in &self.signalled {
@@ -169,18 +181,19 @@ impl Plan {
         Settlement::name_groups(state, &mut self.settlements).await?;
         for (index, settlement) in self.settlements.drain(..).enumerate() {
             match settlement {
-                Settlement::Ask(item, _) => self.command.settles.push(item),
+                Settlement::Command(item, _) => self.command.settles.push(item),
                 Settlement::Known(outcome) => return Ok(Some(Refusal::Settle { index, outcome })),
             }
         }
         Ok(None)
     }
 
-    /// Takes out the operations on timers, so that they are before the messages for later.
+    /// Adds the operations on timers to the transaction and returns the others. Timers must come
+    /// before the messages for later, which the transaction schedules too.
     fn timers<'a>(
         &mut self,
         operations: Vec<Operation<'a>>,
-        body: &Body,
+        body: &JsonBody,
     ) -> Result<Vec<(usize, Operation<'a>)>, ApiError> {
         let mut others = Vec::with_capacity(operations.len());
         for (index, operation) in operations.into_iter().enumerate() {
@@ -193,10 +206,10 @@ impl Plan {
                 }
             };
             let timer = operation.timer(op);
-            let added =
-                timer.and_then(|timer| self.echo.timers_set.add(timer, body, &mut self.command));
+            let echoes = &mut self.echo.operation_timer_echoes;
+            let added = timer.and_then(|timer| echoes.add(timer, body, &mut self.command));
             added.map_err(|error| error.at(&format!("operations[{index}]")))?;
-            self.echo.set.push((index, kind));
+            self.echo.operation_timers.push((index, kind));
         }
         Ok(others)
     }
@@ -205,10 +218,12 @@ impl Plan {
         &mut self,
         index: usize,
         operation: Operation<'_>,
-        (state, body): (&AppState, &Body),
+        state: &AppState,
+        body: &JsonBody,
     ) -> Result<(), ApiError> {
         let items = required(operation.items, "items")?;
-        let Messages { echoes, later, pushes, schedules } = Messages::check(items, body, state)?;
+        let ValidatedPush { echoes, later, pushes, schedules } =
+            ValidatedPush::check(items, body, state)?;
         self.echo.pushes.extend(echoes.into_iter().map(|echo| (index, echo)));
         self.echo.later.extend(later);
         self.command.pushes.extend(pushes);
@@ -234,20 +249,20 @@ impl Plan {
         let input = json(operation.input)?;
         let start = Client::start_envelope(&instance, &name, operation.version, input)?;
         self.command.envelopes.push(start);
-        self.echo.instances.push((index, "start", instance));
+        self.echo.instances.push(InstanceEcho { index, kind: "start", instance });
         Ok(())
     }
 
     fn signal(&mut self, index: usize, operation: Operation<'_>) -> Result<(), ApiError> {
         let instance = required(operation.instance, "instance")?;
         let event = required(operation.event, "event")?;
-        let begun = self.echo.instances.iter().any(|(_, _, known)| *known == instance);
-        if !operation.early && !begun {
+        let started = self.echo.instances.iter().any(|known| known.instance == instance);
+        if !operation.early && !started {
             self.signalled.entry(instance.clone()).or_insert(index);
         }
         let raised = Client::event_envelope(&instance, &event, json(operation.data)?)?;
         self.command.envelopes.push(raised);
-        self.echo.instances.push((index, "signal", instance));
+        self.echo.instances.push(InstanceEcho { index, kind: "signal", instance });
         Ok(())
     }
 
@@ -255,7 +270,7 @@ impl Plan {
         &mut self,
         index: usize,
         operation: Operation<'_>,
-        body: &Body,
+        body: &JsonBody,
     ) -> Result<(), ApiError> {
         let application = required(operation.application, "application")?;
         let application = ApplicationRef::parse(&application)
@@ -280,33 +295,34 @@ impl Plan {
     }
 }
 
-impl Echo {
+impl TransactionEcho {
     fn committed(&self, done: Transacted) -> TransactionAnswer {
         let (mut schedules, mut cancels) = (done.schedules.iter(), done.cancels.iter());
         let timers = self.timers.results(&mut schedules, &mut cancels);
-        let set = self.timers_set.results(&mut schedules, &mut cancels);
-        let set = self.set.iter().zip(set);
-        let set = set.map(|(place, result)| OperationResult::timer(*place, result));
+        let set = self.operation_timer_echoes.results(&mut schedules, &mut cancels);
+        let set = self.operation_timers.iter().zip(set);
+        let set = set.map(|((index, kind), result)| OperationResult::timer(*index, kind, result));
         let set: Vec<_> = set.collect();
         let schedules = schedules.cloned().collect();
-        let sent = in_order(&self.later, done.pushes, schedules);
-        let pushed = self.pushes.iter().zip(&sent);
-        let pushed = pushed.map(|((index, echo), sent)| OperationResult::push(*index, echo, sent));
+        let outcomes = in_order(&self.later, done.pushes, schedules);
+        let pushed = self.pushes.iter().zip(&outcomes);
+        let pushed =
+            pushed.map(|((index, echo), outcome)| OperationResult::push(*index, echo, outcome));
         let acked = self.acks.iter().zip(&done.settles);
         let acked = acked.map(|((index, id), outcome)| OperationResult::ack(*index, id, outcome));
-        let told = self.instances.iter().zip(&done.envelopes);
-        let told = told.map(|((index, kind, instance), outcome)| {
-            let status = match (*kind, outcome) {
+        let enqueued = self.instances.iter().zip(&done.envelopes);
+        let enqueued = enqueued.map(|(echo, outcome)| {
+            let status = match (echo.kind, outcome) {
                 ("start", EnqueueOutcome::Queued) => "started",
                 ("start", _) => "duplicate",
                 _ => "accepted",
             };
-            OperationResult::orchestration((*index, kind), instance, status)
+            OperationResult::orchestration(echo.index, echo.kind, &echo.instance, status)
         });
         let emitted = self.emits.iter().zip(&done.emits);
         let emitted = emitted.map(|(index, outcome)| emit_result(*index, outcome));
         let mut results: Vec<_> =
-            pushed.chain(acked).chain(told).chain(emitted).chain(set).collect();
+            pushed.chain(acked).chain(enqueued).chain(emitted).chain(set).collect();
         results.sort_by_key(|result| result.index);
         TransactionAnswer {
             transaction_id: id(),
@@ -331,21 +347,22 @@ impl Echo {
                 (format!("ACK operation failed: {why}"), code, result)
             }
             Refusal::Envelope { index } => {
-                let (index, kind, instance) = &self.instances[*index];
+                let InstanceEcho { index, kind, instance } = &self.instances[*index];
                 let why = "The instance has ended";
-                let result = OperationResult::refused((*index, kind), why);
+                let result = OperationResult::refused(*index, kind, why);
                 let error = format!("{} operation failed: {why}: {instance}", kind.to_uppercase());
                 (error, "orchestration_ended", result)
             }
             Refusal::Emit { index, outcome } => {
                 let (why, code) = match outcome {
                     EmitOutcome::NoApplication => ("There is no such application", "not_found"),
-                    EmitOutcome::Refused(_) => {
-                        ("The payload does not fit its event type", "invalid_request")
-                    }
+                    EmitOutcome::Refused(_) => (
+                        "The payload does not match the schema of its event type",
+                        "invalid_request",
+                    ),
                     _ => ("The idempotency key was used for another message", "conflict"),
                 };
-                let result = OperationResult::refused((self.emits[*index], "emit"), why);
+                let result = OperationResult::refused(self.emits[*index], "emit", why);
                 (format!("EMIT operation failed: {why}"), code, result)
             }
         };
@@ -374,7 +391,7 @@ fn emit_result(index: usize, outcome: &EmitOutcome) -> OperationResult {
     OperationResult::emit(index, status, id)
 }
 
-/// An id of a transaction, for logs.
+/// Generates the id of a transaction, for logs.
 fn id() -> String {
     Uuid::now_v7().to_string()
 }

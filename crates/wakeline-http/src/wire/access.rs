@@ -1,4 +1,4 @@
-//! Keys and the audit on the wire.
+//! Wire types of API keys and the audit log.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use wakeline_store::{ApiKey, AuditEntry};
 use crate::error::ApiError;
 use crate::render;
 
-/// Longest name of a key.
+/// The maximum length of a key's name.
 const NAME_BYTES_MAX: usize = 255;
-/// Most scopes of a key.
+/// The maximum number of scopes of a key.
 const SCOPES_LEN_MAX: usize = 100;
 
-/// A key to make.
+/// An API key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyIn {
-    /// What people call it; no two live keys share a name.
+    /// The name of the key. No two active keys have the same name.
     name: String,
-    /// What it allows: `queue:push:orders.*`, say.
+    /// The permissions of the key, for example `queue:push:orders.*`.
     scopes: Vec<String>,
-    /// How long it is valid; for ever if omitted.
+    /// How long the key is valid. If omitted, it does not expire.
     expires_in_seconds: Option<u64>,
 }
 
@@ -50,20 +50,20 @@ impl KeyIn {
     }
 }
 
-/// How a key is rotated.
+/// Options of a rotation.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyRotateIn {
-    /// How long the secret that it has stays valid; a day if omitted.
+    /// How long the previous secret stays valid; one day if omitted.
     pub(crate) overlap_seconds: Option<u64>,
 }
 
-/// A key that was just made, or has a new secret: the only answer that tells it.
+/// A key that was created or rotated. Only this response contains its secret.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyMade {
-    /// Its id.
+    /// The id of the key.
     id: String,
-    /// The whole key, to be sent as `Authorization: Bearer KEY`.
+    /// The key with its secret, to be sent as `Authorization: Bearer KEY`.
     key: String,
 }
 
@@ -73,24 +73,27 @@ impl From<MintedKey> for KeyMade {
     }
 }
 
-/// A key as it stands.
+/// An API key and its state.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyOut {
-    /// Its id.
+    /// The id of the key.
     id: String,
-    /// What people call it.
+    /// The name of the key.
     name: String,
-    /// What it allows.
+    /// The permissions of the key.
     scopes: Vec<String>,
     /// `live`, `expired` or `revoked`.
     state: &'static str,
+    /// When the key was created.
     created_at: String,
+    /// When the key expires; null if it does not.
     expires_at: Option<String>,
-    /// When it was used last, give or take a minute.
+    /// When the key was last used, accurate to about a minute.
     last_used_at: Option<String>,
+    /// When the key was revoked, if it was.
     revoked_at: Option<String>,
-    /// Until when the secret before the present one is valid, if it is.
+    /// When the previous secret expires, if it is still valid.
     former_secret_until: Option<String>,
 }
 
@@ -116,46 +119,50 @@ impl From<ApiKey> for KeyOut {
     }
 }
 
-/// All keys.
+/// All API keys.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeysAnswer {
-    /// By name.
+    /// The keys, ordered by name.
     pub(crate) keys: Vec<KeyOut>,
 }
 
-/// Whether a key was ended.
+/// The result of revoking a key.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyRevoked {
+    /// The id of the key.
     pub(crate) id: String,
+    /// Always true.
     pub(crate) revoked: bool,
 }
 
-/// An administrative act.
+/// An administrative action in the audit log.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AuditOut {
-    /// Its number; later ones are greater.
+    /// The number of the entry. Later entries have greater numbers.
     number: i64,
+    /// When the action was committed.
     at: String,
-    /// Who: `key:NAME`, `jwt:SUBJECT`, `api_key`, `cli`, or `anonymous` on an open server.
+    /// The caller: `key:NAME`, `jwt:SUBJECT`, `api_key`, `cli`, or `anonymous` on a server that
+    /// requires no credentials.
     actor: String,
-    /// What: `queue.delete`, say.
+    /// The name of the action, for example `queue.delete`.
     act: String,
-    /// To what.
+    /// The name or id of the object that the action changed.
     target: String,
-    /// More of it.
+    /// Further details; may be empty.
     detail: String,
 }
 
 impl From<AuditEntry> for AuditOut {
     fn from(entry: AuditEntry) -> Self {
-        let AuditEntry { number, at, actor, act, target, detail } = entry;
-        Self { number, at: render::time(at), actor, act, target, detail }
+        let AuditEntry { number, at, actor, action, target, detail } = entry;
+        Self { number, at: render::time(at), actor, act: action, target, detail }
     }
 }
 
-/// Administrative acts.
+/// A page of the audit log.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AuditAnswer {
-    /// Newest first.
+    /// The entries, newest first.
     pub(crate) entries: Vec<AuditOut>,
 }

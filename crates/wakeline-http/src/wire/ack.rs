@@ -1,4 +1,4 @@
-//! Settling messages and holding on to leases.
+//! Wire types for settling messages and extending leases.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,20 @@ use crate::input::strict::shortened;
 use crate::render;
 use crate::state::AppState;
 
-/// What became of a message.
+/// How a consumer settles a message.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AckStatus {
-    /// Done.
+    /// The message was processed.
     #[default]
     Completed,
     /// The same as `completed`.
     Success,
-    /// Failed: counts, and is tried again up to the queue's limit.
+    /// Processing failed. The failure counts, and the message is retried up to the queue's limit.
     Failed,
-    /// Give it back: does not count, is available at once.
+    /// The message is returned and available immediately. No failure is counted.
     Retry,
-    /// Hopeless: a dead letter now.
+    /// The message becomes a dead letter immediately.
     Dlq,
 }
 
@@ -41,21 +41,21 @@ impl From<AckStatus> for Verdict {
     }
 }
 
-/// One message to settle.
+/// A message to settle.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AckBody {
-    /// The name of its push.
+    /// The transaction id of the message.
     pub(crate) transaction_id: Option<String>,
-    /// The id of its partition.
+    /// The id of the message's partition.
     pub(crate) partition_id: Option<String>,
-    /// What became of it; `completed` if omitted.
+    /// How the message is settled; `completed` if omitted.
     pub(crate) status: Option<AckStatus>,
-    /// Why, for failed messages.
+    /// The reason, for failed messages.
     pub(crate) error: Option<String>,
-    /// On whose behalf it was popped; that of the lease if omitted.
+    /// The consumer group that popped the message. If omitted, the group of the lease.
     pub(crate) consumer_group: Option<String>,
-    /// The lease it was popped under.
+    /// The lease under which the message was popped.
     pub(crate) lease_id: Option<String>,
 }
 
@@ -65,31 +65,32 @@ pub(crate) struct AckBody {
 pub(crate) struct AckBatchBody {
     /// The messages, in any order.
     pub(crate) acknowledgments: Option<Vec<AckBody>>,
-    /// On whose behalf they were popped; those of their leases if omitted.
+    /// The consumer group that popped the messages. If omitted, the groups of their leases.
     pub(crate) consumer_group: Option<String>,
 }
 
-/// A validated settlement: a command, or an outcome that needs no store to be known.
+/// A validated settlement: a command for the store, or an outcome that is known without it.
 pub(crate) enum Settlement {
-    /// The group is that of the lease, if the request names none.
-    Ask(SettleItem, Option<GroupId>),
+    /// A command, with the lease's group if the request names none.
+    Command(SettleItem, Option<GroupId>),
     Known(SettleOutcome),
 }
 
 impl Settlement {
-    /// Those that need the store.
+    /// The commands among the settlements.
     pub(crate) fn items(all: &[Self]) -> impl Iterator<Item = &SettleItem> {
         all.iter().filter_map(|one| match one {
-            Self::Ask(item, _) => Some(item),
+            Self::Command(item, _) => Some(item),
             Self::Known(_) => None,
         })
     }
 
-    /// Names the groups that are known by their leases alone. Meant to follow the check of
-    /// permissions: whether a group exists is nothing for those who may not settle in it.
+    /// Looks up the names of groups that are known only by their leases. Must follow the check of
+    /// permissions, because callers that may not settle in a group must not learn whether it
+    /// exists.
     pub(crate) async fn name_groups(state: &AppState, all: &mut [Self]) -> Result<(), ApiError> {
         let unnamed = all.iter().filter_map(|one| match one {
-            Self::Ask(_, group) => *group,
+            Self::Command(_, group) => *group,
             Self::Known(_) => None,
         });
         let unnamed: Vec<GroupId> = unnamed.collect();
@@ -98,10 +99,10 @@ impl Settlement {
         }
         let mut names = state.access().groups_of(&unnamed).await?.into_iter();
         for settlement in all {
-            let Self::Ask(item, Some(_)) = settlement else { continue };
+            let Self::Command(item, Some(_)) = settlement else { continue };
             match names.next().flatten() {
                 Some(name) => item.group = name,
-                // Leases go with their group.
+                // The group was deleted, and its leases with it.
                 None => *settlement = Self::Known(SettleOutcome::StaleLease),
             }
         }
@@ -148,7 +149,7 @@ impl AckBody {
             verdict: self.status.unwrap_or_default().into(),
             error: self.error.clone(),
         };
-        Ok(Settlement::Ask(item, leased))
+        Ok(Settlement::Command(item, leased))
     }
 }
 
@@ -156,7 +157,7 @@ impl AckBody {
 #[derive(Default)]
 pub(crate) struct RequiredLeases {
     leases: Vec<LeaseId>,
-    /// The first lease that covers a partition, by its place.
+    /// The index of the first lease that covers a partition.
     covering: HashMap<PartitionId, usize>,
 }
 
@@ -164,21 +165,21 @@ impl RequiredLeases {
     pub(crate) fn new(ids: &[String]) -> Self {
         let leases: Vec<LeaseId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
         let mut covering = HashMap::new();
-        for (place, lease) in leases.iter().enumerate() {
+        for (index, lease) in leases.iter().enumerate() {
             for cursor in &lease.cursors {
-                covering.entry(cursor.partition).or_insert(place);
+                covering.entry(cursor.partition).or_insert(index);
             }
         }
         Self { leases, covering }
     }
 
     fn covering(&self, partition: PartitionId) -> Option<&LeaseId> {
-        self.covering.get(&partition).map(|place| &self.leases[*place])
+        self.covering.get(&partition).map(|index| &self.leases[*index])
     }
 }
 
-/// Reads the id of a partition. `None` if it is one that this server never gave out: it names no
-/// message, which is an outcome and not a mistake.
+/// Parses the id of a partition. Returns `None` for a UUID that this server never generates: no
+/// message has such a partition, which is an outcome rather than an invalid request.
 pub(crate) fn partition_id(text: &str) -> Result<Option<PartitionId>, ApiError> {
     if Uuid::parse_str(text).is_err() {
         return Err(ApiError::invalid(format!(
@@ -190,7 +191,7 @@ pub(crate) fn partition_id(text: &str) -> Result<Option<PartitionId>, ApiError> 
     Ok(text.parse().ok())
 }
 
-/// A consumer group, or the one of consumers that name none.
+/// Parses the name of a consumer group. `None` is the group of consumers that name none.
 pub(crate) fn group_name(name: Option<&str>) -> Result<GroupName, ApiError> {
     Ok(match name {
         Some(name) => GroupName::new(name)?,
@@ -198,23 +199,23 @@ pub(crate) fn group_name(name: Option<&str>) -> Result<GroupName, ApiError> {
     })
 }
 
-/// What became of one settlement.
+/// The result of settling one message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AckResult {
-    /// Its place in the request.
+    /// The index of the message in the request.
     index: usize,
-    /// The name of the message's push.
+    /// The transaction id of the message.
     transaction_id: String,
-    /// Whether it was recorded.
+    /// Whether the settlement was recorded.
     success: bool,
-    /// Why not.
+    /// Why the settlement was not recorded.
     error: Option<&'static str>,
-    /// The queue.
+    /// The queue of the message.
     queue_name: Option<String>,
-    /// The partition.
+    /// The partition of the message.
     partition_name: Option<String>,
-    /// Whether this ended the lease of the partition.
+    /// Whether the settlement ended the lease of the partition.
     lease_released: bool,
     /// Whether the message is a dead letter now.
     dlq: bool,
@@ -244,7 +245,7 @@ impl AckResult {
     }
 }
 
-/// Why a settlement was not recorded, in the words that clients know.
+/// Why a settlement was not recorded. Published clients recognise some of these texts.
 pub(crate) fn refusal(outcome: &SettleOutcome) -> Option<&'static str> {
     match outcome {
         SettleOutcome::Settled { .. } => None,
@@ -256,37 +257,38 @@ pub(crate) fn refusal(outcome: &SettleOutcome) -> Option<&'static str> {
     }
 }
 
-/// How long to hold on to a lease.
+/// The length of an extension.
 #[derive(Default, Deserialize, ToSchema)]
 pub(crate) struct ExtendBody {
-    /// Seconds from now; 60 if omitted.
+    /// The number of seconds from now; 60 if omitted.
     pub(crate) seconds: Option<u32>,
 }
 
-/// How a lease stands after its extension. Several names for one time: clients of several
-/// versions look for it.
+/// A lease after its extension. The end of the lease has several names because versions of clients
+/// use different ones.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExtendAnswer {
+    /// The lease.
     lease_id: String,
-    /// Whether it is held on in at least one partition.
+    /// Whether the lease was extended in at least one partition.
     success: bool,
-    /// How many partitions are held on.
+    /// The number of partitions in which the lease was extended.
     renewed: usize,
-    /// Partitions that were no longer held.
+    /// The partitions in which the lease was no longer held.
     lost: Vec<String>,
-    /// When it ends now.
+    /// The new end of the lease.
     new_expires_at: Option<String>,
-    /// When it ends now.
+    /// The new end of the lease.
     expires_at: Option<String>,
-    /// When it ends now.
+    /// The new end of the lease.
     #[serde(rename = "lease_expires_at")]
     lease_expires_at: Option<String>,
 }
 
 impl ExtendAnswer {
     pub(crate) fn new(lease: &LeaseId, extension: &Extension) -> Self {
-        let expires_at = extension.expires_at.map(|moment: Timestamp| render::time(moment));
+        let expires_at = extension.expires_at.map(|time: Timestamp| render::time(time));
         Self {
             lease_id: lease.to_string(),
             success: !extension.held.is_empty(),

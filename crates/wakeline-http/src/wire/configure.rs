@@ -1,4 +1,4 @@
-//! Configuration of queues.
+//! Wire types for configuring queues.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,41 +7,47 @@ use wakeline_store::QueueDetail;
 
 use super::options::{OptionsAnswer, OptionsBody};
 
-/// A queue to make or change.
+/// A queue to create or change.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ConfigureBody {
-    /// The queue.
+    /// The name of the queue.
     pub(crate) queue: Option<String>,
-    /// Its namespace; stays as it is if omitted.
+    /// The namespace of the queue; not changed if omitted.
     pub(crate) namespace: Option<String>,
-    /// Its task; stays as it is if omitted.
+    /// The task of the queue; not changed if omitted.
     pub(crate) task: Option<String>,
-    /// Its options; omitted ones go back to their defaults.
+    /// The options of the queue. Omitted options are reset to their defaults.
     pub(crate) options: Option<OptionsBody>,
 }
 
-/// What to change of a queue.
+/// Changes to a queue.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PatchBody {
-    /// Its namespace; stays as it is if omitted.
+    /// The namespace of the queue; not changed if omitted.
     pub(crate) namespace: Option<String>,
-    /// Its task; stays as it is if omitted.
+    /// The task of the queue; not changed if omitted.
     pub(crate) task: Option<String>,
-    /// Options to change; omitted ones stay as they are.
+    /// The options to change. Omitted options keep their values.
     pub(crate) options: Option<OptionsBody>,
 }
 
-/// A queue with its options in force.
+/// A queue with its effective options.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConfigureAnswer {
+    /// Always true.
     configured: bool,
+    /// The id of the queue.
     queue_id: String,
     /// The id of the partition `Default`.
     partition_id: String,
+    /// The name of the queue.
     queue: String,
+    /// The namespace of the queue.
     namespace: Option<String>,
+    /// The task of the queue.
     task: Option<String>,
+    /// The effective options of the queue.
     options: OptionsAnswer,
 }
 

@@ -1,4 +1,4 @@
-//! Dead letters, and the jobs that redrive them.
+//! Wire types of dead letters and redrive jobs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,27 +9,39 @@ use wakeline_store::{DeadLetter, RedriveJob, RedriveState};
 use crate::error::ApiError;
 use crate::render;
 
-/// A message that used up its tries, or was given up.
+/// A dead letter: a message that failed too often, or that a consumer or an operator gave up.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadLetterAnswer<'a> {
-    /// Names this dead letter: a message may be given up by several groups, and again.
+    /// The id of the dead letter. A message can become a dead letter of several groups, and more
+    /// than once.
     dead_letter_id: String,
-    /// The message's id.
+    /// The id of the message.
     id: String,
+    /// The transaction id of the message.
     transaction_id: &'a str,
+    /// The id of the message's partition.
     partition_id: String,
+    /// The queue of the message.
     queue: &'a str,
+    /// The partition of the message.
     partition: &'a str,
+    /// The consumer group whose dead letter it is.
     consumer_group: &'a str,
+    /// The last error.
     error_message: Option<&'a str>,
-    /// Counted failures.
+    /// The number of counted failures.
     retry_count: u32,
+    /// The payload of the message.
     #[schema(value_type = Object)]
     data: &'a RawValue,
+    /// The producer's correlation id.
     trace_id: Option<Uuid>,
+    /// The producer of the message.
     producer_sub: Option<&'a str>,
+    /// When the message was pushed.
     created_at: String,
+    /// When the message became a dead letter.
     failed_at: String,
 }
 
@@ -57,45 +69,51 @@ impl<'a> DeadLetterAnswer<'a> {
 /// A page of dead letters, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeadLettersAnswer<'a> {
+    /// The dead letters.
     pub(crate) messages: Vec<DeadLetterAnswer<'a>>,
-    /// How many there are on all pages.
+    /// The number of items on all pages.
     pub(crate) total: u64,
+    /// The window of the list that this page shows.
     pub(crate) pagination: Pagination,
 }
 
-/// Which page this is.
+/// The window of a list that a page shows.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Pagination {
+    /// The maximum number of items of the page.
     pub(crate) limit: u32,
+    /// The number of items before the page.
     pub(crate) offset: u32,
-    /// How many there are on all pages.
+    /// The number of items on all pages.
     pub(crate) total: u64,
 }
 
-/// How many dead letters were removed.
+/// The result of deleting dead letters.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PurgedAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The number of dead letters that were deleted.
     pub(crate) purged: u64,
 }
 
-/// Which dead letters are meant. What is not given does not matter.
+/// A filter of dead letters. Omitted fields match everything.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DeadLetterFilterBody {
-    /// Only this one, by its `deadLetterId`.
+    /// Only the dead letter with this `deadLetterId`.
     pub(crate) id: Option<String>,
-    /// Only of this queue.
+    /// Only dead letters of this queue.
     pub(crate) queue: Option<String>,
-    /// Only of this group.
+    /// Only dead letters of this consumer group.
     pub(crate) consumer_group: Option<String>,
-    /// Only of partitions of this name.
+    /// Only dead letters of partitions with this name.
     pub(crate) partition: Option<String>,
-    /// Only those given up at or after this time.
+    /// Only messages that became dead letters at or after this time.
     pub(crate) from: Option<String>,
-    /// Only those given up before this time.
+    /// Only messages that became dead letters before this time.
     pub(crate) to: Option<String>,
-    /// Only those whose error contains this text.
+    /// Only dead letters whose error contains this text.
     pub(crate) error: Option<String>,
 }
 
@@ -103,14 +121,15 @@ pub(crate) struct DeadLetterFilterBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RedriveBody {
+    /// Which dead letters to deliver.
     #[serde(default)]
     pub(crate) filter: DeadLetterFilterBody,
-    /// Says that an empty filter means all of them.
+    /// Confirms that all dead letters are meant if the filter is empty.
     #[serde(default)]
     pub(crate) all: bool,
-    /// Pushed to this queue instead of given back to the groups that gave them up.
+    /// Push the messages to this queue instead of returning them to their groups.
     pub(crate) to_queue: Option<String>,
-    /// At most so many a second.
+    /// The maximum number of dead letters per second.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub(crate) rate: Option<u32>,
 }
@@ -119,17 +138,23 @@ pub(crate) struct RedriveBody {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveAnswer {
+    /// The id of the job.
     job: String,
     /// `running`, `finished` or `cancelled`.
     state: &'static str,
-    /// How many there were when it started.
+    /// The number of matching dead letters when the job started.
     total: u64,
+    /// The number of dead letters that were redriven so far.
     done: u64,
-    /// How many could not be redriven: they stay dead letters.
+    /// The number of dead letters that could not be redriven. They are kept.
     failed: u64,
+    /// The queue to which the messages are pushed, if the request named one.
     to_queue: Option<String>,
+    /// The maximum number of dead letters per second.
     rate: Option<u32>,
+    /// When the job started.
     created_at: String,
+    /// When the job last made progress.
     updated_at: String,
 }
 

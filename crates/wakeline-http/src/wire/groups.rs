@@ -1,4 +1,4 @@
-//! Consumer groups.
+//! Wire types of consumer groups.
 
 use std::collections::BTreeMap;
 
@@ -13,33 +13,37 @@ use crate::render;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GroupAnswer {
+    /// The name of the group.
     name: String,
-    /// The queue, once more.
+    /// A list that contains only the queue.
     topics: Vec<String>,
+    /// The name of the queue.
     queue_name: String,
-    /// Partitions that it reads. How many consumers it has is not known.
+    /// The number of partitions that the group reads. The number of its consumers is not known.
     partition_count: u64,
-    /// Partitions in which something is unread or unsettled.
+    /// The number of partitions with unread or unsettled messages.
     partitions_with_lag: u64,
-    /// Messages that are unread or unsettled.
+    /// The number of unread or unsettled messages.
     total_lag: u64,
-    /// How many seconds ago the oldest of these was pushed.
+    /// The age in seconds of the oldest unread or unsettled message.
     max_time_lag: u64,
-    /// Partitions that are leased.
+    /// The number of partitions that the group has leased.
     leases: u64,
     /// `Stable`, `Lagging`, or `Dead` if it lags and holds no lease.
     state: &'static str,
     /// `all`, `new` or `timestamp`.
     subscription_mode: &'static str,
-    /// Where a subscription by time begins.
+    /// The time at which a subscription by time begins.
     subscription_timestamp: Option<String>,
+    /// When the group first polled the queue.
     subscription_created_at: String,
-    /// When consumers last polled, or waited; up to an hour less exact than that.
+    /// When consumers last polled or waited, accurate to about an hour.
     last_polled_at: String,
-    /// Nobody has polled for `groupIdleSeconds`: the group no longer counts in the queue's
-    /// capacity, nor holds completed messages back, unless all groups of the queue are idle.
+    /// Whether no consumer has polled for `groupIdleSeconds`. An idle group does not count in the
+    /// queue's capacity and does not keep completed messages from being removed, unless all groups
+    /// of the queue are idle.
     idle: bool,
-    /// Since when.
+    /// Since when the group has been idle.
     idle_since: Option<String>,
 }
 
@@ -48,7 +52,7 @@ impl From<GroupDetail> for GroupAnswer {
         let (mode, from) = match group.subscription {
             Subscription::All => ("all", None),
             Subscription::New => ("new", None),
-            Subscription::From(moment) => ("timestamp", Some(render::time(moment))),
+            Subscription::From(time) => ("timestamp", Some(render::time(time))),
         };
         let state = match (group.lag, group.leases) {
             (0, _) => "Stable",
@@ -75,13 +79,13 @@ impl From<GroupDetail> for GroupAnswer {
     }
 }
 
-/// A consumer group in one queue, partition by partition.
+/// A consumer group in one queue, with its partitions.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GroupInQueueAnswer {
     #[serde(flatten)]
     group: GroupAnswer,
-    /// In order of their names.
+    /// The partitions, ordered by name.
     partitions: Vec<GroupPartitionAnswer>,
 }
 
@@ -89,25 +93,30 @@ pub(crate) struct GroupInQueueAnswer {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct GroupPartitionAnswer {
+    /// The name of the partition.
     partition: String,
+    /// The id of the partition.
     partition_id: String,
-    /// Who took messages last: as it called itself, or the name of its key or token.
+    /// The consumer that last popped messages: its `workerId`, or the name of its key or token.
     worker_id: Option<String>,
-    /// When that was.
+    /// When the consumer popped them.
     last_consumed_at: Option<String>,
-    /// Messages that it has read or passed over.
+    /// The number of messages that the group has read or skipped.
     total_consumed: u64,
-    /// Messages that are unread or unsettled.
+    /// The number of unread or unsettled messages.
     offset_lag: u64,
-    /// How long ago the oldest of these was pushed.
+    /// The age in seconds of the oldest unread or unsettled message.
     time_lag_seconds: u64,
+    /// When the oldest unread or unsettled message was pushed.
     oldest_unconsumed_at: Option<String>,
+    /// Whether the group has leased the partition.
     lease_active: bool,
+    /// When the lease ends.
     lease_expires_at: Option<String>,
 }
 
-/// A group in each of its queues, by the queue's name. Queues of which no partition is listed have
-/// none.
+/// Combines the queues of a group with their partitions, by the name of the queue. A queue without
+/// listed partitions has an empty list.
 pub(crate) fn by_queue(
     groups: Vec<GroupDetail>,
     partitions: Vec<GroupPartition>,
@@ -119,7 +128,7 @@ pub(crate) fn by_queue(
         })
         .collect();
     for one in partitions {
-        // A group that began after the groups were read is listed next time.
+        // A group that was created after the groups were read is left out.
         if let Some(queue) = queues.get_mut(one.queue.as_str()) {
             queue.partitions.push(one.into());
         }
@@ -147,17 +156,25 @@ impl From<GroupPartition> for GroupPartitionAnswer {
 /// A partition in which a group is behind.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LaggingAnswer {
+    /// The name of the consumer group.
     consumer_group: String,
+    /// The name of the queue.
     queue_name: String,
+    /// The name of the partition.
     partition_name: String,
+    /// The id of the partition.
     partition_id: String,
-    /// Who took messages last: as it called itself, or the name of its key or token.
+    /// The consumer that last popped messages: its `workerId`, or the name of its key or token.
     worker_id: Option<String>,
-    /// When that was.
+    /// When the consumer popped them.
     last_consumed_at: Option<String>,
+    /// The number of unread or unsettled messages.
     offset_lag: u64,
+    /// The age in seconds of the oldest unread or unsettled message.
     time_lag_seconds: u64,
+    /// The age in hours of the oldest unread or unsettled message.
     lag_hours: f64,
+    /// When the oldest unread or unsettled message was pushed.
     oldest_unconsumed_at: Option<String>,
 }
 
@@ -179,62 +196,80 @@ impl From<GroupPartition> for LaggingAnswer {
     }
 }
 
-/// Where a group shall go on: one of these.
+/// The target of a seek. Exactly one field must be set.
 #[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SeekBody {
-    /// With what will be pushed.
+    /// Continue with messages that are pushed from now on.
     #[serde(default)]
     pub(crate) to_end: bool,
-    /// With the oldest message that is stored.
+    /// Continue with the oldest stored message.
     #[serde(default)]
     pub(crate) to_beginning: bool,
-    /// With what was pushed at or after this time, ISO 8601.
+    /// Continue with messages pushed at or after this time, in ISO 8601 format.
     pub(crate) timestamp: Option<String>,
 }
 
-/// Where a group goes on.
+/// The result of moving a group.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SeekAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The name of the consumer group.
     pub(crate) consumer_group: String,
+    /// The name of the queue.
     pub(crate) queue_name: String,
+    /// The partition, if only one partition was moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) partition_name: Option<String>,
+    /// Whether the group was moved to the end.
     pub(crate) seek_to_end: bool,
+    /// Whether the group was moved to the beginning.
     pub(crate) seek_to_beginning: bool,
+    /// The time to which the group was moved.
     pub(crate) target_timestamp: Option<String>,
+    /// Always true.
     pub(crate) updated: bool,
+    /// The number of partitions in which the group was moved.
     pub(crate) partitions_updated: u64,
 }
 
-/// Where a group shall continue.
+/// The time at which a group continues.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubscriptionBody {
-    /// ISO 8601.
+    /// Continue with messages pushed at or after this time, in ISO 8601 format.
     pub(crate) subscription_timestamp: Option<String>,
 }
 
-/// Where a group continues.
+/// The result of moving a group in all its queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubscriptionAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The name of the consumer group.
     pub(crate) consumer_group: String,
+    /// The time to which the group was moved.
     pub(crate) new_timestamp: String,
+    /// The number of partitions in which the group was moved.
     pub(crate) rows_updated: u64,
 }
 
-/// A group that was forgotten.
+/// The result of deleting a group.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GroupDeletedAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The name of the consumer group.
     pub(crate) consumer_group: String,
+    /// The queue, if the group was deleted in only one queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue_name: Option<String>,
+    /// The number of partitions in which the group was deleted.
     pub(crate) deleted_partitions: u64,
+    /// Always true: a group has no other metadata.
     pub(crate) metadata_deleted: bool,
 }

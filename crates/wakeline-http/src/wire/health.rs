@@ -1,12 +1,12 @@
-//! How this node is.
+//! Wire types of the health report.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 use wakeline_store::Maintenance;
 
-use super::maintenance::Mode;
+use super::maintenance::MaintenanceMode;
 
-/// How this node is.
+/// The health of this node.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HealthAnswer {
@@ -14,46 +14,53 @@ pub(crate) struct HealthAnswer {
     pub(crate) status: &'static str,
     /// `connected` or `unavailable`.
     pub(crate) database: &'static str,
+    /// Always `wakeline`.
     pub(crate) server: &'static str,
+    /// The version of the server.
     pub(crate) version: &'static str,
-    /// `sqlite` or `postgres`.
+    /// The kind of the store: `sqlite` or `postgres`.
     pub(crate) store: &'static str,
+    /// How waiting consumers of this node are notified.
     pub(crate) wake: WakeHealth,
-    /// What of queues is suspended, for all nodes; absent if the store does not answer.
+    /// The maintenance state, which is the same for all nodes; null if the store is unreachable.
     pub(crate) maintenance: Option<MaintenanceHealth>,
-    /// `on`, or `off` and why, if this node sends no webhooks.
+    /// `on`, or `off` with the reason if this node sends no webhooks.
     pub(crate) webhooks: String,
 }
 
-/// What of queues is suspended.
+/// The maintenance state of queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MaintenanceHealth {
-    /// What becomes of pushes: `open`, `hold` (stored, and delivered after the end) or `refuse`.
+    /// How pushes are treated: `open`, `hold` (stored, and delivered after the maintenance) or
+    /// `refuse`.
     pub(crate) pushes: &'static str,
-    /// Whether pops get nothing.
+    /// Whether pops are paused and return no messages.
     pub(crate) pops_paused: bool,
 }
 
 impl From<Maintenance> for MaintenanceHealth {
     fn from(maintenance: Maintenance) -> Self {
-        let pushes = Mode::of(maintenance.pushes).map_or("open", Mode::word);
+        let mode = MaintenanceMode::of(maintenance.pushes);
+        let pushes = mode.map_or("open", MaintenanceMode::as_str);
         Self { pushes, pops_paused: maintenance.pops_paused }
     }
 }
 
-/// How waiting consumers learn of work at the moment.
+/// How waiting consumers are notified at the moment.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WakeHealth {
     /// The wake mode.
     pub(crate) mode: String,
-    /// Pops that are parked.
+    /// The number of waiting pops.
     pub(crate) waiters: usize,
-    /// Lines that this node remembers.
+    /// The number of lines that this node tracks. A line is a selection of partitions that
+    /// consumers wait for.
     pub(crate) lines: usize,
-    /// Whether hints of other processes arrive.
+    /// The state of the connection that receives notifications from other processes: `up`, `down`
+    /// or `off`.
     pub(crate) link: String,
-    /// Why this node polls, if it does although its mode does not.
+    /// Why this node polls although its wake mode does not, if it does.
     pub(crate) degraded: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Messages that wait for orchestrations on the wire.
+//! Wire types of messages that wait for orchestrations.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,15 +8,15 @@ use wakeline_store::flow::EarlyMailbox;
 
 use crate::render;
 
-/// An id under which messages wait and that was never started.
+/// The mailbox of an instance that has messages waiting but was never started.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EarlyMailboxAnswer {
-    /// The id.
+    /// The id of the instance.
     instance: String,
-    /// How many messages wait.
+    /// The number of waiting messages.
     messages: u64,
-    /// When the first of them could be delivered: most often when it arrived.
+    /// When the oldest message became deliverable, which is usually when it arrived.
     oldest_at: String,
 }
 
@@ -30,32 +30,32 @@ impl From<EarlyMailbox> for EarlyMailboxAnswer {
     }
 }
 
-/// A page of ids under which messages wait and that were never started, by id.
+/// A page of mailboxes of instances that were never started, ordered by id.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MailboxesAnswer {
-    /// The ids.
+    /// The mailboxes.
     pub(crate) mailboxes: Vec<EarlyMailboxAnswer>,
-    /// Pass it as `cursor` for the next page; absent on the last one.
+    /// The `cursor` of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_cursor: Option<String>,
 }
 
-/// A message that waits.
+/// A message that waits for an instance.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MailboxItemAnswer {
-    /// start, event, cancel, activity_done, child_done, timer, continue_as_new, close_children, or
-    /// unknown if a newer release wrote it.
+    /// `start`, `event`, `cancel`, `activity_done`, `child_done`, `timer`, `continue_as_new`,
+    /// `close_children`, or `unknown` if a newer release wrote the message.
     kind: &'static str,
-    /// Of a start the orchestration, of an event its name.
+    /// The name of the orchestration to start, or of the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Of a start its input, of an event what it carries, of a cancellation the reason.
+    /// The input of a start, the data of an event, or the reason of a cancellation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     data: Option<Json>,
-    /// When it can be delivered: most often when it arrived.
+    /// When the message becomes deliverable, which is usually when it arrived.
     visible_at: String,
 }
 
@@ -70,12 +70,12 @@ impl From<MailboxItem> for MailboxItemAnswer {
     }
 }
 
-/// The messages that wait for an instance, or under an id that was never started.
+/// The messages that wait for an instance, which may not be started yet.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MailboxAnswer {
-    /// The id.
+    /// The id of the instance.
     pub(crate) instance: String,
-    /// Its messages, in order.
+    /// The messages in order.
     pub(crate) messages: Vec<MailboxItemAnswer>,
 }

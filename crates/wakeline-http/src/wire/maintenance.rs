@@ -1,20 +1,21 @@
-//! Maintenance.
+//! Wire types of maintenance.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeline_store::{Maintenance, PushGate};
 
-/// What becomes of pushes during a maintenance.
+/// How pushes are treated during a maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
-    /// They are stored, and delivered afterwards.
+#[schema(as = Mode)]
+pub(crate) enum MaintenanceMode {
+    /// Pushes are stored, and delivered after the maintenance.
     Hold,
-    /// They are refused.
+    /// Pushes are refused.
     Refuse,
 }
 
-impl Mode {
+impl MaintenanceMode {
     pub(crate) fn of(gate: PushGate) -> Option<Self> {
         match gate {
             PushGate::Open => None,
@@ -30,7 +31,7 @@ impl Mode {
         }
     }
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Hold => "hold",
             Self::Refuse => "refuse",
@@ -38,58 +39,58 @@ impl Mode {
     }
 }
 
-/// Begins or ends a maintenance.
+/// A change of the maintenance state.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MaintenanceIn {
-    /// Whether it is to be.
+    /// True to begin a maintenance, false to end it.
     pub(crate) enabled: bool,
-    /// What becomes of pushes: hold or refuse; as configured, if it is not given.
-    pub(crate) mode: Option<Mode>,
+    /// How pushes are treated: `hold` or `refuse`. If omitted, as configured.
+    pub(crate) mode: Option<MaintenanceMode>,
 }
 
-/// Pauses pops, or ends that.
+/// A change of whether pops are paused.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct PauseIn {
-    /// Whether they are to pause.
+    /// True to pause pops, false to resume them.
     pub(crate) enabled: bool,
 }
 
-/// What is suspended.
+/// The maintenance state.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MaintenanceAnswer {
-    /// Whether pushes are held back or refused.
+    /// Whether pushes are held or refused.
     maintenance_mode: bool,
-    /// Whether pops pause.
+    /// Whether pops are paused.
     pop_maintenance_mode: bool,
-    /// How pushes are treated now, or would be.
-    mode: Mode,
-    /// How many messages are held back, or were and are not in their partitions yet.
+    /// How pushes are treated, or would be treated during a maintenance.
+    mode: MaintenanceMode,
+    /// The number of messages that are held, or were held and are not in their partitions yet.
     buffered_messages: u64,
-    /// Always true: they are in the store itself.
+    /// Always true: held messages are in the store.
     buffer_healthy: bool,
-    /// The same once more.
+    /// The number of held messages, as some clients read it.
     buffer_stats: BufferStats,
-    /// What was done, in words.
+    /// A description of the change for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
 }
 
-/// What is held back.
+/// The held messages.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct BufferStats {
-    /// Messages that are held back.
+    /// The number of held messages.
     pending: u64,
 }
 
 impl MaintenanceAnswer {
-    pub(crate) fn new(stands: Maintenance, preset: PushGate, held: u64) -> Self {
-        let mode = Mode::of(stands.pushes);
+    pub(crate) fn new(now: Maintenance, preset: PushGate, held: u64) -> Self {
+        let mode = MaintenanceMode::of(now.pushes);
         Self {
             maintenance_mode: mode.is_some(),
-            pop_maintenance_mode: stands.pops_paused,
-            mode: mode.or(Mode::of(preset)).unwrap_or(Mode::Hold),
+            pop_maintenance_mode: now.pops_paused,
+            mode: mode.or(MaintenanceMode::of(preset)).unwrap_or(MaintenanceMode::Hold),
             buffered_messages: held,
             buffer_healthy: true,
             buffer_stats: BufferStats { pending: held },
@@ -97,32 +98,34 @@ impl MaintenanceAnswer {
         }
     }
 
-    pub(crate) fn saying(self) -> Self {
+    /// Adds a description of the state, for the response to a change.
+    pub(crate) fn with_message(self) -> Self {
         let message = match (self.maintenance_mode, self.mode) {
-            (false, _) => "pushes go through; what was held back is delivered first",
-            (true, Mode::Hold) => "pushes are stored and held back",
-            (true, Mode::Refuse) => "pushes are refused",
+            (false, _) => "pushes are accepted; messages that were held back are delivered first",
+            (true, MaintenanceMode::Hold) => "pushes are stored and held back",
+            (true, MaintenanceMode::Refuse) => "pushes are refused",
         };
         Self { message: Some(message), ..self }
     }
 }
 
-/// Whether pops pause.
+/// Whether pops are paused.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PauseAnswer {
-    /// Whether they do.
+    /// Whether pops are paused.
     pop_maintenance_mode: bool,
-    /// The same in words.
+    /// A description of the state for people.
     message: &'static str,
 }
 
 impl From<Maintenance> for PauseAnswer {
-    fn from(stands: Maintenance) -> Self {
-        let message = match stands.pops_paused {
-            true => "pops pause: they get nothing; leases can be settled and extended",
-            false => "pops go on",
+    fn from(now: Maintenance) -> Self {
+        let message = if now.pops_paused {
+            "pops are paused and return no messages; leases can be settled and extended"
+        } else {
+            "pops are not paused"
         };
-        Self { pop_maintenance_mode: stands.pops_paused, message }
+        Self { pop_maintenance_mode: now.pops_paused, message }
     }
 }

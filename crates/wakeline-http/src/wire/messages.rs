@@ -1,4 +1,4 @@
-//! Single messages.
+//! Wire types of single messages.
 
 use std::collections::BTreeSet;
 
@@ -8,69 +8,80 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 use wakeline_core::{GroupName, PartitionId, QueueOptions};
 use wakeline_store::{
-    DeliveryOutcome, LedgerEntry, ListedMessage, MessageDetail, MessagePlace, MessageState,
-    PartitionDetail,
+    BrowsePosition, DeliveryOutcome, LedgerEntry, ListedMessage, MessageDetail, MessageState,
 };
 
 use crate::error::ApiError;
 use crate::render;
 use crate::wire::options::OptionsAnswer;
 
-/// Where a message stands with one group.
+/// The state of a message in one consumer group.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct GroupState<'a> {
+    /// The name of the group.
     name: &'a str,
     /// `pending`, `processing`, `completed` or `dead_letter`.
     status: &'static str,
-    /// Its last error, if it tries the message again or has given it up.
+    /// The last error, if the group retries the message or has made it a dead letter.
     error_message: Option<&'a str>,
 }
 
-/// A message as it stands.
+/// A message and its state.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageAnswer<'a> {
+    /// The id of the message.
     id: String,
+    /// The transaction id of the message.
     transaction_id: &'a str,
+    /// The id of the partition.
     partition_id: String,
     /// Queue and partition, joined by a slash, for display.
     queue_path: String,
+    /// The name of the queue.
     queue: &'a str,
+    /// The name of the partition.
     partition: &'a str,
-    /// Its place in the partition.
+    /// The offset of the message in the partition.
     offset: i64,
+    /// The producer's correlation id.
     trace_id: Option<Uuid>,
+    /// The producer of the message.
     producer_sub: Option<&'a str>,
+    /// When the message was pushed.
     created_at: String,
+    /// The payload.
     #[schema(value_type = Object)]
     payload: &'a RawValue,
-    /// How it stands with consumers that name no group, or with the first group.
+    /// The state for consumers that name no group. If there are none, the state in the first group.
     status: &'static str,
+    /// The states in all groups.
     consumer_groups: Vec<GroupState<'a>>,
-    /// Whether its queue encrypts what it stores. The payload above is in the clear.
+    /// Whether the queue encrypts stored payloads. The payload in this response is not encrypted.
     is_encrypted: bool,
-    /// The last error of consumers that name no group, or of the first group with one.
+    /// The last error of consumers that name no group, or of the first group that has one.
     error_message: Option<&'a str>,
-    /// Deliveries that failed or ran out, as far as they are remembered.
+    /// The number of recorded deliveries that failed or expired.
     retry_count: usize,
-    /// The options of its queue.
+    /// The options of the queue.
     queue_config: OptionsAnswer,
+    /// How the queue is consumed.
     mode: GroupsMode,
-    /// Its deliveries, as far as they are remembered, in the order in which they were offered.
+    /// The recorded deliveries of the message, in the order of their offers.
     ledger: Vec<LedgerAnswer<'a>>,
 }
 
-/// Who reads the queue.
+/// How a queue is consumed.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct GroupsMode {
-    /// Whether consumers that name no group do.
+    /// Whether consumers that name no group read the queue.
     has_queue_mode: bool,
-    /// Groups that do.
+    /// The number of named groups that read the queue.
     bus_groups_count: usize,
     /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both;
-    /// `none`: nobody yet.
+    /// `none`: no consumer yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }
@@ -93,19 +104,23 @@ impl GroupsMode {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct LedgerAnswer<'a> {
+    /// The name of the consumer group.
     consumer_group: &'a str,
-    /// To whom: as it called itself, or the name of its key or token.
+    /// The consumer: its `workerId`, or the name of its key or token.
     worker_id: Option<&'a str>,
+    /// When the message was delivered.
     offered_at: String,
-    /// The end of its lease, as last extended.
+    /// The end of the lease, as last extended.
     leased_until: String,
-    /// Null while the lease is live.
+    /// When the delivery ended; null while the lease is active.
     ended_at: Option<String>,
     /// `open`, `acked`, `failed`, `expired` or `released`.
     outcome: &'static str,
-    /// Messages that were delivered together.
+    /// The number of messages that were delivered together.
     messages: u64,
+    /// The offset of the first of these messages.
     first_offset: i64,
+    /// The offset of the last of these messages.
     last_offset: i64,
 }
 
@@ -137,7 +152,7 @@ impl<'a> MessageAnswer<'a> {
         detail: &'a MessageDetail,
         options: QueueOptions,
     ) -> Result<Self, ApiError> {
-        let again = |entry: &&LedgerEntry| {
+        let is_failure = |entry: &&LedgerEntry| {
             matches!(entry.outcome, DeliveryOutcome::Failed | DeliveryOutcome::Expired)
         };
         let message = &detail.message;
@@ -171,7 +186,7 @@ impl<'a> MessageAnswer<'a> {
                 .collect(),
             error_message: error_of(&GroupName::queue_mode()).or(first_error),
             is_encrypted: options.encrypted,
-            retry_count: detail.ledger.iter().filter(again).count(),
+            retry_count: detail.ledger.iter().filter(is_failure).count(),
             queue_config: options.into(),
             mode: GroupsMode::of(groups),
             ledger: detail.ledger.iter().map(Into::into).collect(),
@@ -192,36 +207,47 @@ pub(crate) fn state_word(state: MessageState) -> &'static str {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListedAnswer {
+    /// The id of the message.
     id: String,
+    /// The transaction id of the message.
     transaction_id: String,
+    /// The id of the partition.
     partition_id: String,
     /// Queue and partition, joined by a slash, for display.
     queue_path: String,
+    /// The name of the queue.
     queue: String,
+    /// The name of the partition.
     partition: String,
+    /// The namespace of the queue.
     namespace: Option<String>,
+    /// The task of the queue.
     task: Option<String>,
-    /// How it stands with consumers that name no group, or with the first group.
+    /// The state for consumers that name no group. If there are none, the state in the first group.
     status: &'static str,
-    /// How it stands with consumers that name no group, if there are any.
+    /// The state for consumers that name no group, if there are any.
     queue_status: Option<&'static str>,
-    /// How it stands with named groups: how many there are, and how many are done with it.
+    /// The state in named groups.
     bus_status: BusStatus,
-    /// Its place in the partition.
+    /// The offset of the message in the partition.
     offset: i64,
+    /// The producer's correlation id.
     trace_id: Option<Uuid>,
+    /// The producer of the message.
     producer_sub: Option<String>,
+    /// The priority of the queue.
     queue_priority: i32,
+    /// When the message was pushed.
     created_at: String,
 }
 
-/// How groups stand with a message.
+/// The state of a message in named groups.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BusStatus {
-    /// Named groups that are done with it.
+    /// The number of named groups that have settled the message.
     consumed_by: usize,
-    /// Named groups of the queue.
+    /// The number of named groups of the queue.
     total_groups: usize,
 }
 
@@ -229,23 +255,25 @@ pub(crate) struct BusStatus {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConsumingMode {
-    /// Whether consumers that name no group read one of them.
+    /// Whether consumers that name no group read one of the queues.
     has_queue_mode: bool,
-    /// Named groups that do.
+    /// The number of named groups that read one of the queues.
     bus_groups_count: usize,
     /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both;
-    /// `none`: nobody yet.
+    /// `none`: no consumer yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }
 
-/// Messages, partition by partition, in each the newest first.
+/// A page of messages by partition, newest first within each partition.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MessagesAnswer {
+    /// The messages.
     pub(crate) messages: Vec<ListedAnswer>,
+    /// How the queues of these messages are consumed.
     pub(crate) mode: ConsumingMode,
-    /// Where the list goes on; null at its end. There may be more although fewer came than were
-    /// asked for.
+    /// The `cursor` of the next page; null at the end of the list. A page may have fewer items than
+    /// the limit although the list continues.
     pub(crate) cursor: Option<String>,
 }
 
@@ -280,7 +308,7 @@ impl ListedAnswer {
     }
 }
 
-/// How the queues of some messages are consumed.
+/// Determines how the queues of some messages are consumed.
 pub(crate) fn mode_of(messages: &[ListedMessage]) -> ConsumingMode {
     let groups = || messages.iter().flat_map(|message| &message.groups).map(|(group, _)| group);
     let has_queue_mode = groups().any(|group| group.is_queue_mode());
@@ -294,9 +322,9 @@ pub(crate) fn mode_of(messages: &[ListedMessage]) -> ConsumingMode {
     ConsumingMode { has_queue_mode, bus_groups_count: named.len(), kind }
 }
 
-/// A state by its word.
-pub(crate) fn state_of(word: &str) -> Option<MessageState> {
-    match word {
+/// Parses the name of a state.
+pub(crate) fn parse_state(name: &str) -> Option<MessageState> {
+    match name {
         "pending" => Some(MessageState::Pending),
         "processing" => Some(MessageState::Processing),
         "completed" => Some(MessageState::Completed),
@@ -305,96 +333,52 @@ pub(crate) fn state_of(word: &str) -> Option<MessageState> {
     }
 }
 
-/// A place as clients keep it.
-pub(crate) fn place_text(place: MessagePlace) -> String {
-    format!("{}.{}", place.partition.0, place.before)
+/// Encodes a position in a list of messages as a cursor for clients.
+pub(crate) fn render_position(position: BrowsePosition) -> String {
+    format!("{}.{}", position.partition.0, position.before)
 }
 
-/// A place that a client kept.
-pub(crate) fn place_of(text: &str) -> Option<MessagePlace> {
+/// Decodes a cursor that [`render_position`] encoded.
+pub(crate) fn parse_position(text: &str) -> Option<BrowsePosition> {
     let (partition, before) = text.split_once('.')?;
     let partition = PartitionId(partition.parse().ok()?);
-    Some(MessagePlace { partition, before: before.parse().ok()? })
+    Some(BrowsePosition { partition, before: before.parse().ok()? })
 }
 
-/// On whose behalf, and why.
+/// The group for which a message is retried or given up.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InterveneBody {
-    /// The group; consumers who name none if it is omitted.
+    /// The consumer group. If omitted, the group of consumers that name none.
     pub(crate) consumer_group: Option<String>,
-    /// Why it is given up.
+    /// Why the message is given up.
     pub(crate) error: Option<String>,
 }
 
-/// What was done.
+/// The result of retrying or giving up a message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IntervenedAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The id of the message's partition.
     pub(crate) partition_id: String,
+    /// The transaction id of the message.
     pub(crate) transaction_id: String,
+    /// The name of the consumer group.
     pub(crate) consumer_group: String,
 }
 
-/// A message that is gone.
+/// The result of deleting a message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageDeletedAnswer {
+    /// Always true.
     pub(crate) success: bool,
-    /// The same in words.
+    /// A description of the result for people.
     pub(crate) message: &'static str,
+    /// The id of the message's partition.
     pub(crate) partition_id: String,
+    /// The transaction id of the message.
     pub(crate) transaction_id: String,
-}
-
-/// How many messages went.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct ClearedAnswer {
-    pub(crate) success: bool,
-    pub(crate) queue: String,
-    pub(crate) cleared: u64,
-}
-
-/// Whether a partition went.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct PartitionDeletedAnswer {
-    pub(crate) queue: String,
-    pub(crate) partition: String,
-    pub(crate) deleted: bool,
-    pub(crate) existed: bool,
-}
-
-/// A partition.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PartitionAnswer {
-    id: String,
-    name: String,
-    queue: String,
-    namespace: Option<String>,
-    task: Option<String>,
-    /// Messages that were ever pushed to it.
-    total_messages: u64,
-    last_activity: Option<String>,
-}
-
-impl From<PartitionDetail> for PartitionAnswer {
-    fn from(partition: PartitionDetail) -> Self {
-        Self {
-            id: partition.partition_id.to_string(),
-            name: partition.partition.into(),
-            queue: partition.queue.into(),
-            namespace: partition.namespace.map(Into::into),
-            task: partition.task.map(Into::into),
-            total_messages: partition.end,
-            last_activity: partition.last_push_at.map(render::time),
-        }
-    }
-}
-
-/// Partitions.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct PartitionsAnswer {
-    pub(crate) partitions: Vec<PartitionAnswer>,
 }

@@ -1,10 +1,11 @@
-//! The JSON that clients send and get, with the field names of the published Queen clients.
+//! The JSON types of requests and responses, with the field names of the published Queen clients.
 //!
-//! Requests are parsed with borrowed payloads, so that a message is never copied on its way in.
+//! Payloads are borrowed from the request body, so that parsing does not copy messages.
 
 pub(crate) mod access;
 pub(crate) mod ack;
 pub(crate) mod configure;
+pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod flow;
 pub(crate) mod groups;
@@ -15,12 +16,12 @@ pub(crate) mod maintenance;
 pub(crate) mod messages;
 pub(crate) mod nodes;
 pub(crate) mod options;
+pub(crate) mod partitions;
 pub(crate) mod pop;
 pub(crate) mod push;
 pub(crate) mod resources;
 pub(crate) mod stats;
 pub(crate) mod status;
-pub(crate) mod tally;
 pub(crate) mod timers;
 pub(crate) mod traces;
 pub(crate) mod transaction;

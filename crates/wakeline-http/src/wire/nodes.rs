@@ -1,46 +1,53 @@
-//! Figures of nodes and of the database.
+//! Wire types of statistics of nodes and of the database.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_store::{DatabaseStats, NodePoint, QueueCounts, QueuePoint, StatsRange, TableStats};
+use wakeline_store::{DatabaseStats, NodePoint, QueuePoint, QueueStats, StatsRange, TableStats};
 
 use super::health::WakeHealth;
 use super::stats::{TimeRange, avg_lag, millis, rate, ratio};
 use crate::render;
 
-/// How a node was in a step.
+/// Statistics of a node in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NodeStep {
+    /// The start of the data point.
     bucket: String,
-    /// Seconds of processor time that it used.
+    /// The processor time that the node used, in seconds.
     cpu_seconds: f64,
-    /// The most memory that it held when this was written.
+    /// The maximum memory of the node at the times when its statistics were stored.
     memory_bytes: i64,
-    /// The most pops that were waiting when this was written.
+    /// The maximum number of waiting pops at the times when the statistics were stored.
     waiters: i64,
-    /// Calls that the store failed.
+    /// The number of failed store calls.
     db_errors: i64,
 }
 
-/// A node over time.
+/// Statistics of a node over time.
 #[derive(Serialize, ToSchema)]
 struct Replica {
-    /// An id that it made when it started.
+    /// The id that the node generated when it started.
     replica: String,
+    /// The data points.
     series: Vec<NodeStep>,
 }
 
-/// Nodes over time.
+/// Statistics of nodes over time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SystemAnswer {
+    /// The nodes.
     replicas: Vec<Replica>,
+    /// The number of nodes.
     replica_count: usize,
+    /// The number of data points.
     point_count: usize,
+    /// The time range of the statistics.
     time_range: TimeRange,
+    /// The length of a data point in minutes.
     bucket_minutes: u32,
 }
 
@@ -68,39 +75,54 @@ impl SystemAnswer {
     }
 }
 
-/// What a node did in the time range.
+/// The operations of a node in the time range.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Worker {
+#[schema(as = Worker)]
+struct WorkerStatistics {
+    /// The id of the node.
     worker: String,
+    /// The number of push requests.
     push_requests: i64,
+    /// The number of pushed messages.
     push_messages: i64,
+    /// The number of pop requests.
     pop_requests: i64,
+    /// The number of delivered messages.
     pop_messages: i64,
+    /// The number of ack requests.
     ack_requests: i64,
+    /// The number of messages that were settled.
     ack_success: i64,
+    /// The number of settlements that were refused.
     ack_failed: i64,
+    /// The number of transactions.
     transactions: i64,
+    /// The average time from push to delivery in milliseconds; null if nothing was delivered.
     avg_lag_ms: Option<f64>,
+    /// The maximum time from push to delivery in milliseconds; null if nothing was delivered.
     max_lag_ms: Option<f64>,
 }
 
-/// What nodes did in the time range.
+/// The operations of all nodes in the time range.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkersAnswer {
-    workers: Vec<Worker>,
+    /// The nodes.
+    workers: Vec<WorkerStatistics>,
+    /// The number of nodes.
     worker_count: usize,
+    /// The time range of the statistics.
     time_range: TimeRange,
 }
 
 impl WorkersAnswer {
     pub(crate) fn new(range: StatsRange, points: &[QueuePoint]) -> Self {
-        let mut nodes: BTreeMap<_, QueueCounts> = BTreeMap::new();
+        let mut nodes: BTreeMap<_, QueueStats> = BTreeMap::new();
         for point in points {
             nodes.entry(point.node).or_default().add(&point.counts);
         }
-        let worker = |(node, counts): (Option<uuid::Uuid>, QueueCounts)| Worker {
+        let worker = |(node, counts): (Option<uuid::Uuid>, QueueStats)| WorkerStatistics {
             worker: node.map(|node| node.to_string()).unwrap_or_default(),
             push_requests: counts.push_requests,
             push_messages: counts.push_messages,
@@ -119,53 +141,63 @@ impl WorkersAnswer {
     }
 }
 
-/// A table of the store.
+/// A table of the database.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TableAnswer {
+    /// The name of the table.
     name: String,
-    /// Its rows, as far as the database knows without counting.
+    /// The number of rows as estimated by the database.
     rows: i64,
-    /// Rows that are no longer visible and not removed yet.
+    /// The number of dead rows that were not yet removed.
     dead_rows: i64,
-    /// On disk, with indexes.
+    /// The size on disk, including indexes.
     bytes: i64,
+    /// When the table was last vacuumed.
     last_vacuum: Option<String>,
 }
 
-/// How PostgreSQL is. Without it there is `available` and `reason` alone.
+/// Statistics of PostgreSQL. With another store, only `available` and `reason` are present.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PostgresAnswer {
-    /// Whether there is one.
+    /// Whether the store is PostgreSQL.
     available: bool,
+    /// Why no statistics are available.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(flatten)]
-    figures: Option<PostgresFigures>,
+    statistics: Option<PostgresStatistics>,
 }
 
-/// How PostgreSQL is. Counts are since its statistics were last reset.
+/// Statistics of PostgreSQL. The counts begin with the last reset of its statistics.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct PostgresFigures {
+struct PostgresStatistics {
+    /// The version of PostgreSQL.
     version: String,
+    /// The size of the database in bytes.
     database_bytes: i64,
+    /// The number of current connections.
     connections: i64,
+    /// The maximum number of connections.
     connections_max: i64,
+    /// The number of committed transactions.
     commits: i64,
+    /// The number of rolled back transactions.
     rollbacks: i64,
+    /// The number of deadlocks.
     deadlocks: i64,
-    /// The part of pages that were found in memory, from 0 to 1; null if none was asked for.
+    /// The share of pages that were found in memory, from 0 to 1; null if none were requested.
     cache_hit_ratio: Option<f64>,
-    /// Those of this server's schema, the largest first.
+    /// The tables of this server's schema, largest first.
     tables: Vec<TableAnswer>,
 }
 
 impl PostgresAnswer {
     pub(crate) fn without(kind: &str) -> Self {
         let reason = Some(format!("the store is {kind}"));
-        Self { available: false, reason, figures: None }
+        Self { available: false, reason, statistics: None }
     }
 }
 
@@ -178,7 +210,7 @@ impl From<DatabaseStats> for PostgresAnswer {
             bytes: table.bytes,
             last_vacuum: table.vacuumed_at.map(render::time),
         };
-        let figures = PostgresFigures {
+        let statistics = PostgresStatistics {
             version: stats.version,
             database_bytes: stats.bytes,
             connections: stats.connections,
@@ -189,57 +221,68 @@ impl From<DatabaseStats> for PostgresAnswer {
             cache_hit_ratio: ratio(stats.pages_hit, stats.pages_hit + stats.pages_read),
             tables: stats.tables.into_iter().map(table).collect(),
         };
-        Self { available: true, reason: None, figures: Some(figures) }
+        Self { available: true, reason: None, statistics: Some(statistics) }
     }
 }
 
-/// How many queues were written.
+/// The result of refreshing the statistics of queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct QueuesUpdated {
-    /// Queues whose figures this node wrote down.
+    /// The number of queues whose statistics this node stored.
     queues_updated: u64,
 }
 
-/// Nothing to do.
+/// An empty object: nothing needed to be refreshed.
 #[derive(Serialize, ToSchema)]
-struct Nothing {}
+#[schema(as = Nothing)]
+struct EmptyObject {}
 
-/// What a refresh did. All but queues is counted when it is read, and has nothing to refresh.
+/// The result of a refresh. Everything except the statistics of queues is counted when it is read
+/// and needs no refresh.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RefreshAnswer {
+    /// Always true.
     success: bool,
-    partition: Nothing,
+    /// Partitions; nothing to refresh.
+    partition: EmptyObject,
+    /// Queues.
     queue: QueuesUpdated,
-    namespace: Nothing,
-    task: Nothing,
-    system: Nothing,
-    cleanup: Nothing,
+    /// Namespaces; nothing to refresh.
+    namespace: EmptyObject,
+    /// Tasks; nothing to refresh.
+    task: EmptyObject,
+    /// The system; nothing to refresh.
+    system: EmptyObject,
+    /// Cleanup; nothing to refresh.
+    cleanup: EmptyObject,
 }
 
 impl RefreshAnswer {
     pub(crate) fn new(queues_updated: u64) -> Self {
         Self {
             success: true,
-            partition: Nothing {},
+            partition: EmptyObject {},
             queue: QueuesUpdated { queues_updated },
-            namespace: Nothing {},
-            task: Nothing {},
-            system: Nothing {},
-            cleanup: Nothing {},
+            namespace: EmptyObject {},
+            task: EmptyObject {},
+            system: EmptyObject {},
+            cleanup: EmptyObject {},
         }
     }
 }
 
-/// What a node knows of itself and the others.
+/// The state of this node and how it receives notifications from other nodes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SharedStateAnswer {
-    /// Whether it hears of other nodes.
+    /// Whether the node receives notifications from other nodes.
     pub(crate) enabled: bool,
-    /// An id that it made when it started.
+    /// The id that the node generated when it started.
     pub(crate) node: String,
-    /// `sqlite` or `postgres`.
+    /// The kind of the store: `sqlite` or `postgres`.
     pub(crate) store: &'static str,
+    /// Whether the node is shutting down.
     pub(crate) draining: bool,
+    /// How waiting consumers of the node are notified.
     pub(crate) wake: WakeHealth,
 }

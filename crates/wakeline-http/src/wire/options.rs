@@ -1,4 +1,4 @@
-//! Queue options on the wire.
+//! Wire types of queue options.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use wakeline_core::{
-    Backoff, Fencing, MessageOrder, OptionsPatch, PartitionName, QueueOptions, nearest,
+    Fencing, MessageOrder, OptionsPatch, PartitionName, QueueOptions, RetryBackoff, nearest,
 };
 
 use crate::error::ApiError;
@@ -15,97 +15,103 @@ use crate::error::ApiError;
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct OptionsBody {
-    /// Seconds that a delivery stays with its consumer (300).
+    /// Length of a lease in seconds (default 300).
     lease_time: Option<u32>,
-    /// Failures after which one more makes a dead letter (3).
+    /// Number of failures after which the next one makes a message a dead letter (default 3).
     retry_limit: Option<u32>,
-    /// Milliseconds before the first retry (1,000).
+    /// Delay of the first retry in milliseconds (default 1000).
     retry_delay: Option<u64>,
-    /// Longest wait that backoff grows to, in milliseconds (300,000).
+    /// Maximum delay of a retry in milliseconds (default 300000).
     retry_delay_max: Option<u64>,
-    /// `exponential` (default) or `fixed`.
+    /// How the delay of retries grows: `exponential` (default) or `fixed`.
     #[schema(value_type = Option<String>)]
-    retry_backoff: Option<Backoff>,
-    /// Keep messages beyond the limit as dead letters (true).
+    retry_backoff: Option<RetryBackoff>,
+    /// Keep messages that exceed the retry limit as dead letters (default true).
     dead_letter_queue: Option<bool>,
     /// The same as `deadLetterQueue`.
     dlq_after_max_retries: Option<bool>,
-    /// Orders queues in a pop over several; higher first (0).
+    /// Priority of the queue in pops over several queues; higher is first (default 0).
     priority: Option<i32>,
-    /// Seconds from push to readability (0).
+    /// Seconds after a push before the message can be delivered (default 0).
     delayed_processing: Option<u32>,
-    /// Seconds of quiet after which a partition becomes readable (0).
+    /// Seconds without a push after which the messages of a partition can be delivered (default 0).
     window_buffer: Option<u32>,
-    /// `strict` (default) or `relaxed`.
+    /// Order of delivery within a partition: `strict` (default) or `relaxed`.
     #[schema(value_type = Option<String>)]
     ordering: Option<MessageOrder>,
-    /// `strict` (default) or `lenient`.
+    /// Whether settling requires the current lease: `strict` (default) or `lenient`.
     #[schema(value_type = Option<String>)]
     fencing: Option<Fencing>,
-    /// Seconds for which a repeated transaction id is recognised (3,600).
+    /// Seconds for which a repeated transaction id is recognised as a duplicate (default 3600).
     dedup_window_seconds: Option<u32>,
-    /// Each wait for a retry is shortened by up to so many percent, by message and try (20).
+    /// Maximum percentage by which the delay of a retry is shortened, depending on the message and
+    /// the attempt (default 20).
     retry_jitter_percent: Option<u32>,
-    /// Most messages that the group which is furthest behind has yet to settle (0: no limit).
+    /// Maximum number of messages that the group furthest behind has yet to settle (default 0: no
+    /// limit).
     max_size: Option<u64>,
-    /// The same for each partition (0: no limit).
+    /// The same for each partition (default 0: no limit).
     max_partition_size: Option<u64>,
-    /// Seconds after which a message is not delivered any more (0: never).
+    /// Seconds after which a message is no longer delivered (default 0: never).
     ttl: Option<u32>,
-    /// Seconds after which messages go, read or not (0: never).
+    /// Seconds after which a message is removed, whether or not it was read (default 0: never).
     retention_seconds: Option<u32>,
-    /// Seconds after which messages go that every group has settled (0: never).
+    /// Seconds after which a message that every group has settled is removed (default 0: never).
     completed_retention_seconds: Option<u32>,
-    /// Whether the spans of retention apply (true if one is given).
+    /// Whether the retention times apply (default true if one of them is given).
     retention_enabled: Option<bool>,
-    /// Store payloads encrypted (false).
+    /// Store payloads encrypted (default false).
     encryption_enabled: Option<bool>,
-    /// Seconds after which a message that waits for a group is evicted for it (0: never).
+    /// Seconds after which a message that waits for a group is evicted for the group (default 0:
+    /// never).
     max_wait_time_seconds: Option<u32>,
-    /// Lanes over which pushes without a partition, or to `Default`, are spread (0: none).
+    /// Number of lanes over which pushes without a partition, or to `Default`, are distributed
+    /// (default 0: none).
     lanes: Option<u32>,
-    /// Messages need no order: pushes without a partition are spread over 16 lanes, or over as many
-    /// as `lanes` says, so that as many consumers work at once (false).
+    /// Messages need no order (default false). Pushes without a partition are distributed over
+    /// `lanes` lanes, or over 16 if `lanes` is not given, so that as many consumers can work at the
+    /// same time.
     unordered: Option<bool>,
-    /// Seconds for which it is remembered how deliveries ended (86,400; 0: not at all).
+    /// Seconds for which the results of deliveries are recorded (default 86400; 0: not recorded).
     ledger_retention_seconds: Option<u32>,
-    /// Seconds without a poll after which a group is idle: it no longer counts in the queue's
-    /// capacity, nor holds completed messages back (2,419,200: four weeks; at least 600; 0: never).
-    /// A group that has never settled anything is idle after a quarter of it.
+    /// Seconds without a poll after which a group is idle (default 2419200, four weeks; at least
+    /// 600; 0: never). An idle group does not count in the queue's capacity and does not keep
+    /// completed messages from being removed. A group that has never settled a message is idle
+    /// after a quarter of this time.
     group_idle_seconds: Option<u32>,
-    /// Orders partitions in a pop over several; higher first, 0 for those not named.
+    /// Priorities of partitions in pops over several partitions; higher is first (default 0).
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
     partition_priorities: Option<BTreeMap<PartitionName, i32>>,
 }
 
-/// Longest lease: one week.
+/// The maximum length of a lease: one week.
 const LEASE_SECS_MAX: u32 = 7 * 24 * 3600;
 
-/// Longest span of the other options: one year.
+/// The maximum of the other durations: one year.
 const SPAN_SECS_MAX: u32 = 366 * 24 * 3600;
 
-/// Longest time that messages are kept on purpose: a hundred years.
+/// The maximum retention: a hundred years.
 const AGE_SECS_MAX: u32 = 100 * SPAN_SECS_MAX;
 
-/// Largest limit of messages that tells anything.
+/// The maximum value of a limit of messages; larger values have no practical meaning.
 const LEN_MAX: u64 = 1 << 53;
 
-/// Most lanes: each is a partition.
+/// The maximum number of lanes. Each lane is a partition.
 const LANES_MAX: u32 = 1024;
 
-/// Lanes of a queue that is `unordered`, if it does not name their number.
+/// The number of lanes of an `unordered` queue that does not name it.
 const LANES_UNORDERED: u32 = 16;
 
-/// Most partitions with a priority of their own.
+/// The maximum number of partitions with their own priority.
 const PRIORITIES_LEN_MAX: u64 = 1000;
 
 impl OptionsBody {
-    /// All options: those that are not named have their defaults.
+    /// Returns all options; those that are not given have their defaults.
     pub(crate) fn check(self) -> Result<QueueOptions, ApiError> {
         Ok(self.patch()?.apply(QueueOptions::default()))
     }
 
-    /// Those options that are named.
+    /// Returns the given options.
     pub(crate) fn patch(self) -> Result<OptionsPatch, ApiError> {
         self.check_spans()?;
         let retention = self.retention_seconds.max(self.completed_retention_seconds).unwrap_or(0);
@@ -162,8 +168,8 @@ impl OptionsBody {
     }
 }
 
-/// Shortest time after which a group is idle: polls of those who wait are recorded by the sweep
-/// only, which comes once a minute.
+/// The minimum time after which a group is idle. The polls of waiting consumers are recorded only
+/// by the sweep, which runs once a minute.
 const GROUP_IDLE_SECS_MIN: u32 = 600;
 
 fn idle_span(secs: u32) -> Result<(), ApiError> {
@@ -176,7 +182,7 @@ fn idle_span(secs: u32) -> Result<(), ApiError> {
     )))
 }
 
-/// The number of lanes that `lanes` and `unordered` together ask for.
+/// The number of lanes that `lanes` and `unordered` together specify.
 fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<Option<u32>, ApiError> {
     let contradiction = |text: &str| Err(ApiError::invalid(text.to_owned()));
     match (unordered, lanes) {
@@ -206,8 +212,8 @@ fn within<N: Into<u64>>(
     Err(ApiError::invalid(format!("options.{name} must be from {least} to {most}, not {value}")))
 }
 
-/// Reads options as they are named over HTTP, for other ways to set them. The error says what is
-/// wrong.
+/// Parses options with their names in the HTTP API, for other ways to set them, such as the command
+/// line. The error says what is wrong.
 pub fn parse_options(options: Map<String, Value>) -> Result<OptionsPatch, String> {
     let document: Value = serde_json::from_str(crate::openapi()).expect("the document is JSON");
     let known = &document["components"]["schemas"]["OptionsBody"]["properties"];
@@ -224,12 +230,12 @@ pub fn parse_options(options: Map<String, Value>) -> Result<OptionsPatch, String
     body.patch().map_err(|error| error.message().replace("options.", "option "))
 }
 
-/// Options as they are told over HTTP.
+/// Renders options as the HTTP API returns them.
 pub fn render_options(options: QueueOptions) -> Value {
     serde_json::to_value(OptionsAnswer::from(options)).unwrap_or_default()
 }
 
-/// Options in force.
+/// The effective options of a queue. The schema `OptionsBody` describes them.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OptionsAnswer {
@@ -238,7 +244,7 @@ pub(crate) struct OptionsAnswer {
     retry_delay: u64,
     retry_delay_max: u64,
     #[schema(value_type = String)]
-    retry_backoff: Backoff,
+    retry_backoff: RetryBackoff,
     dead_letter_queue: bool,
     dlq_after_max_retries: bool,
     priority: i32,

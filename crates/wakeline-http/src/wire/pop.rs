@@ -1,11 +1,11 @@
-//! Popping messages.
+//! Wire types of popped messages.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 use wakeline_core::GroupName;
-use wakeline_store::{Delivered, Grant, GrantedPartition};
+use wakeline_store::{ClaimedPartition, Delivered, QueueClaimResult};
 
 use crate::error::ApiError;
 use crate::render;
@@ -14,27 +14,27 @@ use crate::render;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PopAnswer<'a> {
-    /// Always true; an empty pop is 204.
+    /// Always true. The status is 204 if no message is available.
     success: bool,
     /// The queue of the first message.
     queue: &'a str,
     /// The partition of the first message.
     partition: &'a str,
-    /// Its id.
+    /// The id of the partition of the first message.
     partition_id: String,
-    /// The lease to settle under; empty with `autoAck`.
+    /// The lease, which is needed to settle the messages; empty with `autoAck`.
     lease_id: String,
-    /// How long the lease lasts, in milliseconds; 0 with `autoAck`.
+    /// The length of the lease in milliseconds; 0 with `autoAck`.
     lease_ms: u64,
-    /// On whose behalf they were popped.
+    /// The name of the consumer group.
     consumer_group: &'a str,
-    /// The messages; those of one partition are in order.
+    /// The messages. Those of one partition are in order.
     messages: Vec<PoppedMessage<'a>>,
-    /// How many partitions they come from.
+    /// The number of partitions that the messages come from.
     partitions_claimed: usize,
 }
 
-/// What a pop gets while pops pause.
+/// The response to a pop while pops are paused.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PausedAnswer<'a> {
@@ -42,9 +42,9 @@ pub(crate) struct PausedAnswer<'a> {
     success: bool,
     /// Always true.
     paused: bool,
-    /// On whose behalf it was.
+    /// The name of the consumer group.
     consumer_group: &'a str,
-    /// None.
+    /// An empty list.
     #[schema(value_type = Vec<Object>)]
     messages: [(); 0],
 }
@@ -59,72 +59,73 @@ impl<'a> PausedAnswer<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PoppedMessage<'a> {
-    /// The message's id.
+    /// The id of the message.
     id: String,
-    /// The name of its push; settle it by this.
+    /// The transaction id of the message, which is needed to settle it.
     transaction_id: &'a str,
     /// The producer's correlation id.
     trace_id: Option<Uuid>,
     /// The payload.
     #[schema(value_type = Object)]
     data: &'a RawValue,
-    /// Who pushed it.
+    /// The producer of the message.
     producer_sub: Option<&'a str>,
-    /// When it was pushed.
+    /// When the message was pushed.
     created_at: String,
-    /// The queue.
+    /// The name of the queue.
     queue: &'a str,
-    /// The partition's id.
+    /// The id of the partition, which is needed to settle the message.
     partition_id: String,
-    /// The partition.
+    /// The name of the partition.
     partition: &'a str,
-    /// Its place in the partition.
+    /// The offset of the message in the partition.
     offset: i64,
-    /// Which try this is; the first is 1.
+    /// The number of the attempt; the first is 1.
     attempt: u32,
-    /// The lease to settle under.
+    /// The lease, which is needed to settle the message.
     lease_id: &'a str,
-    /// On whose behalf it was popped.
+    /// The name of the consumer group.
     consumer_group: &'a str,
 }
 
 impl<'a> PopAnswer<'a> {
-    /// Renders a grant; `lease` is the text of its lease, or empty.
+    /// Renders the result of a claim. `lease` is the text of its lease, or empty.
     pub(crate) fn new(
-        grant: &'a Grant,
+        claimed: &'a QueueClaimResult,
         group: &'a GroupName,
         lease: &'a str,
     ) -> Result<Self, ApiError> {
         let mut messages = Vec::new();
-        for partition in &grant.partitions {
+        for partition in &claimed.partitions {
             for message in &partition.messages {
-                let part = PartOf { partition, group: group.as_str(), lease };
-                messages.push(PoppedMessage::new(message, &part)?);
+                let origin = MessageOrigin { partition, group: group.as_str(), lease };
+                messages.push(PoppedMessage::new(message, &origin)?);
             }
         }
-        let first = grant.partitions.first();
+        let first = claimed.partitions.first();
         Ok(Self {
             success: true,
             queue: first.map_or("", |partition| partition.queue.as_str()),
             partition: first.map_or("", |partition| partition.partition.as_str()),
             partition_id: first.map_or_else(String::new, |first| first.partition_id.to_string()),
             lease_id: lease.to_owned(),
-            lease_ms: u64::try_from(grant.lease_for.as_millis()).unwrap_or(u64::MAX),
+            lease_ms: u64::try_from(claimed.lease_for.as_millis()).unwrap_or(u64::MAX),
             consumer_group: group.as_str(),
             messages,
-            partitions_claimed: grant.partitions.len(),
+            partitions_claimed: claimed.partitions.len(),
         })
     }
 }
 
-struct PartOf<'a> {
-    partition: &'a GrantedPartition,
+/// Where a popped message comes from.
+struct MessageOrigin<'a> {
+    partition: &'a ClaimedPartition,
     group: &'a str,
     lease: &'a str,
 }
 
 impl<'a> PoppedMessage<'a> {
-    fn new(message: &'a Delivered, part: &PartOf<'a>) -> Result<Self, ApiError> {
+    fn new(message: &'a Delivered, origin: &MessageOrigin<'a>) -> Result<Self, ApiError> {
         Ok(Self {
             id: message.id.to_string(),
             transaction_id: message.transaction_id.as_str(),
@@ -132,13 +133,13 @@ impl<'a> PoppedMessage<'a> {
             data: render::payload(&message.payload, &message.id)?,
             producer_sub: message.producer.as_deref(),
             created_at: render::time(message.created_at),
-            queue: part.partition.queue.as_str(),
-            partition_id: part.partition.partition_id.to_string(),
-            partition: part.partition.partition.as_str(),
+            queue: origin.partition.queue.as_str(),
+            partition_id: origin.partition.partition_id.to_string(),
+            partition: origin.partition.partition.as_str(),
             offset: message.offset,
             attempt: message.attempt,
-            lease_id: part.lease,
-            consumer_group: part.group,
+            lease_id: origin.lease,
+            consumer_group: origin.group,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Pushing messages.
+//! Wire types for pushing messages.
 
 use std::time::Duration;
 
@@ -12,45 +12,46 @@ use wakeline_store::flow::Visible;
 use wakeline_store::{PushItem, PushOutcome, ScheduleOutcome};
 
 use crate::error::ApiError;
-use crate::input::moment;
+use crate::input::lenient_timestamp;
 use crate::render::time;
 
-/// Longest delay: ten years.
+/// The maximum delay: ten years.
 const DELAY_MS_MAX: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
 /// Messages to push.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushBody<'a> {
-    /// The messages, over any number of queues and partitions.
+    /// The messages, in any number of queues and partitions.
     #[serde(borrow)]
     pub(crate) items: Option<Vec<PushItemBody<'a>>>,
 }
 
-/// One message to push.
+/// A message to push.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PushItemBody<'a> {
-    /// The queue; made by the first push to it.
+    /// The queue. The first push creates it.
     queue: String,
     /// The partition; `Default` if omitted. Messages of one partition are delivered in order.
     partition: Option<String>,
-    /// Any JSON.
+    /// The payload, which may be any JSON.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     payload: &'a RawValue,
-    /// Names this push: repeating it within the queue's dedup window gives the first message.
+    /// An id for deduplication. Pushing the same id again within the queue's deduplication window
+    /// returns the first message.
     transaction_id: Option<String>,
     /// A correlation id.
     trace_id: Option<Uuid>,
-    /// Deliver it so many milliseconds from now, up to ten years.
+    /// Deliver the message after this many milliseconds, up to ten years.
     delay_ms: Option<i64>,
     /// The same as `delayMs`.
     delay: Option<i64>,
-    /// Deliver it at this moment: `2026-01-31T12:00:00Z`.
+    /// Deliver the message at this time, for example `2026-01-31T12:00:00Z`.
     deliver_at: Option<String>,
 }
 
-/// When a message is to be delivered; `None` at once.
+/// Validates when a message is to be delivered; `None` means immediately.
 pub(crate) fn due(
     delay_ms: Option<i64>,
     deliver_at: Option<&str>,
@@ -61,7 +62,7 @@ pub(crate) fn due(
             let message = "delayMs and deliverAt cannot both be given";
             Err(ApiError::invalid_field("deliverAt", message))
         }
-        (None, Some(text)) => moment("deliverAt", text).map(|at| Some(Visible::At(at))),
+        (None, Some(text)) => lenient_timestamp("deliverAt", text).map(|at| Some(Visible::At(at))),
         (Some(0), None) => Ok(None),
         (Some(ms), None) => match u64::try_from(ms) {
             Ok(ms) if ms <= DELAY_MS_MAX => Ok(Some(Visible::After(Duration::from_millis(ms)))),
@@ -74,12 +75,12 @@ pub(crate) fn due(
 }
 
 impl PushItemBody<'_> {
-    /// When it is to be delivered; `None` at once.
+    /// When the message is to be delivered; `None` means immediately.
     pub(crate) fn due(&self) -> Result<Option<Visible>, ApiError> {
         due(self.delay_ms.or(self.delay), self.deliver_at.as_deref())
     }
 
-    /// The message as a command. The payload stays where it is in the request body.
+    /// Converts the message to a command. The payload refers to the request body.
     pub(crate) fn into_item(self, body: &Bytes) -> Result<PushItem, ApiError> {
         let id = MessageId::generate();
         Ok(PushItem {
@@ -89,8 +90,8 @@ impl PushItemBody<'_> {
                 None => PartitionName::default_partition(),
             },
             id,
-            // A push without a name is named by its message, which is new: a store need not look
-            // for earlier ones, and a repeated store call still gives one message.
+            // A push without a transaction id gets one from its new message id: stores then need
+            // not look for earlier pushes, and a repeated store call still stores one message.
             transaction_id: match self.transaction_id {
                 Some(name) => TransactionId::new(name)?,
                 None => TransactionId::of_message(id),
@@ -102,72 +103,87 @@ impl PushItemBody<'_> {
     }
 }
 
-/// What became of one pushed message.
+/// The result of pushing one message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PushResult {
-    /// Its place in the request.
+    /// The index of the message in the request.
     index: usize,
-    /// `queued`, `scheduled`, or `duplicate` if its transaction id was known.
+    /// `queued`, `buffered` during a maintenance, `scheduled`, or `duplicate` if the transaction id
+    /// is known.
     status: &'static str,
-    /// The name of the push.
+    /// The transaction id of the message.
     transaction_id: String,
-    /// The message's id; of the first one, if this is a duplicate.
+    /// The id of the message. For a duplicate, the id of the first message.
     message_id: String,
-    /// The partition's id.
+    /// The id of the partition.
     partition_id: String,
     /// The correlation id.
     trace_id: Option<Uuid>,
-    /// The queue.
+    /// The name of the queue.
     #[serde(rename = "queueName")]
     queue_name: String,
-    /// When it will be delivered, if it is scheduled.
+    /// When the message will be delivered, if it is scheduled.
     #[serde(rename = "deliverAt", skip_serializing_if = "Option::is_none")]
     deliver_at: Option<String>,
 }
 
-/// What became of one message, stored at once or for later.
-pub(crate) enum Sent {
-    /// At once.
+/// The outcome of storing one message.
+pub(crate) enum PushItemOutcome {
+    /// The outcome of a message for immediate delivery.
     Now(PushOutcome),
-    /// For later.
+    /// The outcome of a message for later.
     Later(ScheduleOutcome),
 }
 
-impl Sent {
-    /// Its status, id, partition and time.
-    pub(crate) fn told(&self) -> (&'static str, MessageId, PartitionId, Option<String>) {
+/// What a response says about the outcome of one message.
+pub(crate) struct PushItemReport {
+    pub(crate) status: &'static str,
+    pub(crate) message: MessageId,
+    pub(crate) partition: PartitionId,
+    pub(crate) deliver_at: Option<String>,
+}
+
+impl PushItemOutcome {
+    pub(crate) fn report(&self) -> PushItemReport {
+        let report = |status, message, partition| PushItemReport {
+            status,
+            message,
+            partition,
+            deliver_at: None,
+        };
         match *self {
-            Self::Now(PushOutcome::Queued { id, partition }) => ("queued", id, partition, None),
-            Self::Now(PushOutcome::Held { id, partition }) => ("buffered", id, partition, None),
+            Self::Now(PushOutcome::Queued { id, partition }) => report("queued", id, partition),
+            Self::Now(PushOutcome::Held { id, partition }) => report("buffered", id, partition),
             Self::Later(ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }) => {
                 let status = if replaced { "rescheduled" } else { "scheduled" };
-                (status, id, partition, Some(time(deliver_at)))
+                let deliver_at = Some(time(deliver_at));
+                PushItemReport { deliver_at, ..report(status, id, partition) }
             }
             Self::Now(PushOutcome::Duplicate { id, partition })
             | Self::Later(ScheduleOutcome::Duplicate { id, partition }) => {
-                ("duplicate", id, partition, None)
+                report("duplicate", id, partition)
             }
         }
     }
 }
 
 impl PushResult {
-    pub(crate) fn new(index: usize, item: &PushEcho, outcome: &Sent) -> Self {
-        let (status, id, partition, deliver_at) = outcome.told();
+    pub(crate) fn new(index: usize, item: &PushEcho, outcome: &PushItemOutcome) -> Self {
+        let report = outcome.report();
         Self {
             index,
-            status,
+            status: report.status,
             transaction_id: item.transaction_id.to_string(),
-            message_id: id.to_string(),
-            partition_id: partition.to_string(),
+            message_id: report.message.to_string(),
+            partition_id: report.partition.to_string(),
             trace_id: item.trace_id,
             queue_name: item.queue.to_string(),
-            deliver_at,
+            deliver_at: report.deliver_at,
         }
     }
 }
 
-/// What an answer repeats of a pushed item.
+/// What a response repeats of a pushed message.
 pub(crate) struct PushEcho {
     pub(crate) queue: QueueName,
     pub(crate) transaction_id: TransactionId,

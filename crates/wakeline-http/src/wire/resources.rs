@@ -1,37 +1,42 @@
-//! What there is beside queues: depths, namespaces, tasks, messages in short.
+//! Wire types of queue depths, namespaces, tasks, short messages and buffers.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_store::{Depth, ListedMessage, QueueTally, Tally};
+use wakeline_store::{Depth, ListedMessage, MessageCounts, QueueCounts};
 
+use super::counts::MessageCountsAnswer;
 use super::messages::state_word;
-use super::tally::TallyAnswer;
 use crate::render;
 
-/// What a partition has yet to settle.
+/// The number of unsettled messages of a partition.
 #[derive(Serialize, ToSchema)]
 struct PartitionDepth {
+    /// The name of the partition.
     partition: String,
+    /// The number of unread or unsettled messages.
     pending: u64,
 }
 
-/// How much is yet to be settled.
+/// The number of unsettled messages of a queue.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DepthAnswer {
+    /// The name of the queue.
     queue: String,
+    /// The consumer group, if the request named one.
     group: Option<String>,
-    /// Messages that are unread or unsettled; without a group, of the one furthest behind in
-    /// each partition.
+    /// The number of unread or unsettled messages. Without a group, those of the group furthest
+    /// behind in each partition.
     pending: u64,
+    /// The number of partitions with unread or unsettled messages.
     partitions_pending: u64,
     /// Always false: every message is delivered.
     conflation: bool,
     /// The same as `pending`.
     effective_pending: u64,
-    /// Those that have something, in the order in which they were made.
+    /// The partitions with unread or unsettled messages, in the order of their creation.
     partitions: Vec<PartitionDepth>,
 }
 
@@ -51,88 +56,105 @@ impl DepthAnswer {
     }
 }
 
-/// Queues that belong together.
+/// The totals of several queues.
 #[derive(Default)]
-pub(crate) struct Sum {
+pub(crate) struct QueueSum {
     pub(crate) queues: u64,
     pub(crate) partitions: u64,
-    pub(crate) tally: Tally,
+    pub(crate) messages: MessageCounts,
 }
 
-impl Sum {
-    pub(crate) fn add(&mut self, queue: &QueueTally) {
+impl QueueSum {
+    pub(crate) fn add(&mut self, queue: &QueueCounts) {
         self.queues += 1;
         self.partitions += queue.partitions;
-        self.tally.add(queue.tally);
+        self.messages.add(queue.messages);
     }
 }
 
-/// A namespace and how its queues stand.
+/// A namespace with the total counts of its queues.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NamespaceAnswer {
-    /// Null: queues that have none.
+    /// The name of the namespace; null for queues without one.
     namespace: Option<String>,
+    /// The number of queues.
     queues: u64,
+    /// The number of partitions.
     partitions: u64,
-    messages: TallyAnswer,
+    /// The message counts of all queues together.
+    messages: MessageCountsAnswer,
 }
 
-/// Namespaces, by name.
+/// All namespaces.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NamespacesAnswer {
+    /// The namespaces, ordered by name.
     namespaces: Vec<NamespaceAnswer>,
 }
 
-impl From<BTreeMap<Option<String>, Sum>> for NamespacesAnswer {
-    fn from(sums: BTreeMap<Option<String>, Sum>) -> Self {
-        let each = sums.into_iter().map(|(namespace, Sum { queues, partitions, tally })| {
-            NamespaceAnswer { namespace, queues, partitions, messages: tally.into() }
+impl From<BTreeMap<Option<String>, QueueSum>> for NamespacesAnswer {
+    fn from(sums: BTreeMap<Option<String>, QueueSum>) -> Self {
+        let each = sums.into_iter().map(|(namespace, sum)| NamespaceAnswer {
+            namespace,
+            queues: sum.queues,
+            partitions: sum.partitions,
+            messages: sum.messages.into(),
         });
         Self { namespaces: each.collect() }
     }
 }
 
-/// A task and how its queues stand.
+/// A task with the total counts of its queues.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TaskAnswer {
-    /// Null: queues that have none.
+    /// The name of the task; null for queues without one.
     task: Option<String>,
+    /// The number of queues.
     queues: u64,
+    /// The number of partitions.
     partitions: u64,
-    messages: TallyAnswer,
+    /// The message counts of all queues together.
+    messages: MessageCountsAnswer,
 }
 
-/// Tasks, by name.
+/// All tasks.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TasksAnswer {
+    /// The tasks, ordered by name.
     tasks: Vec<TaskAnswer>,
 }
 
-impl From<BTreeMap<Option<String>, Sum>> for TasksAnswer {
-    fn from(sums: BTreeMap<Option<String>, Sum>) -> Self {
-        let each = sums.into_iter().map(|(task, Sum { queues, partitions, tally })| TaskAnswer {
+impl From<BTreeMap<Option<String>, QueueSum>> for TasksAnswer {
+    fn from(sums: BTreeMap<Option<String>, QueueSum>) -> Self {
+        let each = sums.into_iter().map(|(task, sum)| TaskAnswer {
             task,
-            queues,
-            partitions,
-            messages: tally.into(),
+            queues: sum.queues,
+            partitions: sum.partitions,
+            messages: sum.messages.into(),
         });
         Self { tasks: each.collect() }
     }
 }
 
-/// A message of a queue, in short.
+/// The short form of a message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ShortMessage {
+    /// The id of the message.
     id: String,
+    /// The transaction id of the message.
     transaction_id: String,
+    /// The id of the partition.
     partition_id: String,
+    /// The name of the queue.
     queue: String,
+    /// The name of the partition.
     partition: String,
     /// Queue and partition, joined by a slash, for display.
     queue_path: String,
-    /// How it stands with consumers that name no group, or with the first group.
+    /// The state for consumers that name no group. If there are none, the state in the first group.
     status: &'static str,
+    /// When the message was pushed.
     created_at: String,
 }
 
@@ -151,17 +173,17 @@ impl From<ListedMessage> for ShortMessage {
     }
 }
 
-/// What waits outside the store.
+/// The messages that are buffered because of a maintenance.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BuffersAnswer {
-    /// Messages that were pushed during a maintenance and are delivered after it; 0 while the
-    /// store does not answer.
+    /// The number of messages that were pushed during a maintenance and are delivered after it; 0
+    /// if the store is unreachable.
     pub(crate) pending: u64,
-    /// Always 0: a push is answered once it is in the store.
+    /// Always 0: a push succeeds only once it is in the store.
     pub(crate) failed: u64,
-    /// Whether the store answers.
+    /// Whether the store is reachable.
     pub(crate) db_healthy: bool,
-    /// The number of the server's process.
+    /// The process id of the server.
     pub(crate) worker: u32,
 }

@@ -1,18 +1,20 @@
-//! Figures of queues over time.
+//! Wire types of statistics of queues over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use utoipa::ToSchema;
 use wakeline_core::Timestamp;
-use wakeline_store::{QueueCounts, QueuePoint, StatsRange};
+use wakeline_store::{QueuePoint, QueueStats, StatsRange};
 
 use crate::render;
 
-/// The stretch of time that figures are of.
+/// The time range of statistics.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TimeRange {
+    /// The start of the range.
     from: String,
+    /// The end of the range.
     to: String,
 }
 
@@ -22,64 +24,68 @@ impl From<StatsRange> for TimeRange {
     }
 }
 
-/// Seconds in a step.
+/// The length of a data point in seconds.
 pub(crate) fn step_secs(range: &StatsRange) -> f64 {
     f64::from(range.step_minutes) * 60.0
 }
 
-/// So many in so many seconds, in two digits.
+/// Divides a count by a number of seconds and rounds the result to two decimal places.
 pub(crate) fn rate(count: i64, secs: f64) -> f64 {
     (count as f64 / secs * 100.0).round() / 100.0
 }
 
-/// One number for another, in two digits; null for none.
+/// Divides a sum by a count and rounds the result to two decimal places; `None` if the count is 0.
 pub(super) fn ratio(sum: i64, count: i64) -> Option<f64> {
     (count > 0).then(|| rate(sum, count as f64))
 }
 
-/// Milliseconds of microseconds; null where nothing was measured.
+/// Converts microseconds to milliseconds; `None` if nothing was measured.
 pub(super) fn millis(micros: i64, messages: i64) -> Option<f64> {
     (messages > 0).then(|| rate(micros, 1000.0))
 }
 
-pub(super) fn avg_lag(counts: &QueueCounts) -> Option<f64> {
+pub(super) fn avg_lag(counts: &QueueStats) -> Option<f64> {
     ratio(counts.lag_sum / 1000, counts.pop_messages)
 }
 
-/// What happened in a step, all queues together.
+/// The throughput of all queues together in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ThroughputPoint {
+    /// The start of the data point.
     timestamp: String,
-    /// Messages that were pushed.
+    /// The number of pushed messages.
     ingested: i64,
-    /// Messages that were settled.
+    /// The number of settled messages.
     processed: i64,
+    /// The number of pushed messages per second.
     ingested_per_second: f64,
+    /// The number of settled messages per second.
     processed_per_second: f64,
-    /// Milliseconds from push to delivery; null if nothing was delivered.
+    /// The average time from push to delivery in milliseconds; null if nothing was delivered.
     avg_lag_ms: Option<f64>,
+    /// The maximum time from push to delivery in milliseconds; null if nothing was delivered.
     max_lag_ms: Option<f64>,
 }
 
-/// Points of time with what happened, queues and nodes together.
-pub(crate) fn by_time(points: &[QueuePoint]) -> BTreeMap<Timestamp, QueueCounts> {
-    let mut sums: BTreeMap<Timestamp, QueueCounts> = BTreeMap::new();
+/// Adds up the statistics of all queues and nodes by time.
+pub(crate) fn by_time(points: &[QueuePoint]) -> BTreeMap<Timestamp, QueueStats> {
+    let mut sums: BTreeMap<Timestamp, QueueStats> = BTreeMap::new();
     for point in points {
         sums.entry(point.at).or_default().add(&point.counts);
     }
     sums
 }
 
-pub(crate) fn sum(points: &[QueuePoint]) -> QueueCounts {
-    let mut sum = QueueCounts::default();
+pub(crate) fn sum(points: &[QueuePoint]) -> QueueStats {
+    let mut sum = QueueStats::default();
     points.iter().for_each(|point| sum.add(&point.counts));
     sum
 }
 
 pub(crate) fn throughput(range: &StatsRange, points: &[QueuePoint]) -> Vec<ThroughputPoint> {
     let secs = step_secs(range);
-    let point = |(at, counts): (Timestamp, QueueCounts)| ThroughputPoint {
+    let point = |(at, counts): (Timestamp, QueueStats)| ThroughputPoint {
         timestamp: render::time(at),
         ingested: counts.push_messages,
         processed: counts.ack_success,
@@ -91,33 +97,38 @@ pub(crate) fn throughput(range: &StatsRange, points: &[QueuePoint]) -> Vec<Throu
     by_time(points).into_iter().map(point).collect()
 }
 
-/// Messages that were pushed in a step.
+/// The messages of one data point.
 #[derive(Serialize, ToSchema)]
 struct DataPoint {
+    /// The start of the data point.
     timestamp: String,
-    /// Pushed.
+    /// The number of pushed messages.
     messages: i64,
-    /// Delivered.
+    /// The number of delivered messages.
     delivered: i64,
-    /// Settled.
+    /// The number of settled messages.
     settled: i64,
 }
 
-/// Messages over time.
+/// Message counts over time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AnalyticsAnswer {
+    /// The start of the time range.
     from: String,
+    /// The end of the time range.
     to: String,
-    /// As it was asked for.
+    /// The requested interval.
     interval: String,
+    /// The length of a data point in minutes.
     bucket_minutes: u32,
+    /// The data points.
     data_points: Vec<DataPoint>,
 }
 
 impl AnalyticsAnswer {
     pub(crate) fn new(interval: String, range: StatsRange, points: &[QueuePoint]) -> Self {
-        let point = |(at, counts): (Timestamp, QueueCounts)| DataPoint {
+        let point = |(at, counts): (Timestamp, QueueStats)| DataPoint {
             timestamp: render::time(at),
             messages: counts.push_messages,
             delivered: counts.pop_messages,
@@ -133,46 +144,67 @@ impl AnalyticsAnswer {
     }
 }
 
-/// What happened in a queue in a step.
+/// The operations of a queue in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueOps {
+    /// The start of the data point.
     bucket: String,
-    /// Null: what belongs to no queue, as a settlement that was refused.
+    /// The queue; null for operations that belong to no queue, such as refused settlements.
     queue_name: Option<String>,
+    /// The number of push requests.
     push_requests: i64,
+    /// The number of pushed messages.
     push_messages: i64,
+    /// The number of duplicates among pushed messages.
     push_duplicates: i64,
+    /// The number of pop requests.
     pop_requests: i64,
+    /// The number of delivered messages.
     pop_messages: i64,
+    /// The number of pop requests that returned no message.
     pop_empty: i64,
+    /// The number of ack requests.
     ack_requests: i64,
+    /// The number of messages that were settled.
     ack_success: i64,
+    /// The number of settlements that were refused.
     ack_failed: i64,
+    /// The number of transactions.
     transactions: i64,
-    /// Pops that were waiting when this was written.
+    /// The number of waiting pops when the statistics were stored.
     parked_count: i64,
-    /// Milliseconds from push to delivery; null if nothing was delivered.
+    /// The average time from push to delivery in milliseconds; null if nothing was delivered.
     avg_lag_ms: Option<f64>,
+    /// The maximum time from push to delivery in milliseconds; null if nothing was delivered.
     max_lag_ms: Option<f64>,
-    /// Always null: these are not kept over time.
+    /// Always null: not recorded over time.
     partition_count: Option<i64>,
+    /// Always null: not recorded over time.
     partitions_created: Option<i64>,
+    /// Always null: not recorded over time.
     partitions_deleted: Option<i64>,
+    /// The number of pushed messages per second.
     push_messages_per_second: f64,
+    /// The number of delivered messages per second.
     pop_messages_per_second: f64,
+    /// The number of settled messages per second.
     ack_success_per_second: f64,
 }
 
-/// A series of figures of queues.
+/// Statistics of queues over time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueSeriesAnswer<T> {
-    /// The queues that are in it.
+    /// The queues that the series contains.
     queues: Vec<String>,
+    /// The data points.
     series: Vec<T>,
+    /// The time range of the statistics.
     time_range: TimeRange,
+    /// The length of a data point in minutes.
     bucket_minutes: u32,
+    /// The number of data points.
     point_count: usize,
 }
 
@@ -226,15 +258,19 @@ impl QueueOps {
     }
 }
 
-/// How long messages of a queue waited for their delivery, in a step.
+/// How long messages of a queue waited for delivery in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueLag {
+    /// The start of the data point.
     bucket: String,
+    /// The name of the queue.
     queue_name: Option<String>,
-    /// Messages that were delivered.
+    /// The number of delivered messages.
     messages: i64,
+    /// The average time from push to delivery in milliseconds.
     avg_lag_ms: Option<f64>,
+    /// The maximum time from push to delivery in milliseconds.
     max_lag_ms: Option<f64>,
 }
 
@@ -251,15 +287,17 @@ impl From<&QueuePoint> for QueueLag {
     }
 }
 
-/// Pops that waited for a queue on a node.
+/// The pops of one node that waited for a queue in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueParked {
+    /// The start of the data point.
     bucket: String,
+    /// The name of the queue.
     queue_name: Option<String>,
-    /// The node.
+    /// The id of the node.
     replica: Option<String>,
-    /// The most that were waiting when this was written.
+    /// The maximum number of waiting pops at the times when the statistics were stored.
     parked_count: i64,
 }
 
@@ -274,24 +312,25 @@ impl From<&QueuePoint> for QueueParked {
     }
 }
 
-/// What left queues by their limits.
+/// The numbers of messages that left queues because of limits.
 #[derive(Serialize, ToSchema, Default)]
 #[serde(rename_all = "camelCase")]
 struct Removals {
-    /// Messages that housekeeping removed, of all queues; null for who may not read all.
+    /// The number of messages of all queues that housekeeping removed; null if the caller may not
+    /// read all queues.
     removed: Option<i64>,
-    /// Messages that groups lost to `ttl` or retention.
+    /// The number of messages that groups lost because of `ttl` or retention.
     expired: i64,
-    /// To `maxWaitTimeSeconds`.
+    /// The number of messages that groups lost because of `maxWaitTimeSeconds`.
     evicted: i64,
-    /// Used up their tries in a queue without dead letters.
+    /// The number of messages that exceeded the retry limit of a queue without dead letters.
     dropped: i64,
 }
 
 impl Removals {
-    fn new(whole: bool, counts: &QueueCounts) -> Self {
+    fn new(with_removed: bool, counts: &QueueStats) -> Self {
         Self {
-            removed: whole.then_some(counts.removed),
+            removed: with_removed.then_some(counts.removed),
             expired: counts.expired,
             evicted: counts.evicted,
             dropped: counts.dropped,
@@ -299,33 +338,38 @@ impl Removals {
     }
 }
 
-/// What left queues by their limits, in a step.
+/// The messages that left queues because of limits in one data point.
 #[derive(Serialize, ToSchema)]
 struct RemovalPoint {
+    /// The start of the data point.
     bucket: String,
     #[serde(flatten)]
     removals: Removals,
 }
 
-/// What left queues by their limits, over time.
+/// The messages that left queues because of limits over time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RetentionAnswer {
+    /// The data points.
     series: Vec<RemovalPoint>,
+    /// The totals of the time range.
     totals: Removals,
+    /// The time range of the statistics.
     time_range: TimeRange,
+    /// The length of a data point in minutes.
     bucket_minutes: u32,
 }
 
 impl RetentionAnswer {
-    pub(crate) fn new(whole: bool, range: StatsRange, points: &[QueuePoint]) -> Self {
-        let point = |(at, counts): (Timestamp, QueueCounts)| RemovalPoint {
+    pub(crate) fn new(with_removed: bool, range: StatsRange, points: &[QueuePoint]) -> Self {
+        let point = |(at, counts): (Timestamp, QueueStats)| RemovalPoint {
             bucket: render::time(at),
-            removals: Removals::new(whole, &counts),
+            removals: Removals::new(with_removed, &counts),
         };
         Self {
             series: by_time(points).into_iter().map(point).collect(),
-            totals: Removals::new(whole, &sum(points)),
+            totals: Removals::new(with_removed, &sum(points)),
             time_range: range.into(),
             bucket_minutes: range.step_minutes,
         }

@@ -1,81 +1,96 @@
-//! How all queues stand, and what happened lately.
+//! Wire types of the status of all queues and of the overview.
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_store::QueueCounts;
+use wakeline_store::QueueStats;
 
+use super::counts::MessageCountsAnswer;
 use super::stats::{ThroughputPoint, TimeRange, ratio};
-use super::tally::TallyAnswer;
 
-/// Calls.
+/// The numbers of requests.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Requests {
+#[schema(as = Requests)]
+pub(crate) struct RequestCounts {
+    /// The number of push requests.
     push: i64,
+    /// The number of pop requests.
     pop: i64,
+    /// The number of ack requests.
     ack: i64,
 }
 
-/// Messages per call; null without calls.
+/// The average number of messages per request; null without requests.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Efficiency {
+#[schema(as = Efficiency)]
+pub(crate) struct BatchEfficiency {
+    /// The average number of messages per push request.
     push: Option<f64>,
+    /// The average number of messages per pop request that returned messages.
     pop: Option<f64>,
+    /// The average number of messages per ack request.
     ack: Option<f64>,
 }
 
-/// Messages as they stand, and how they came and went in the time range.
+/// The current message counts, and the requests in the time range.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusMessages {
     #[serde(flatten)]
-    tally: TallyAnswer,
-    requests: Requests,
-    batch_efficiency: Efficiency,
+    messages: MessageCountsAnswer,
+    /// The numbers of requests in the time range.
+    requests: RequestCounts,
+    /// The average batch sizes in the time range.
+    batch_efficiency: BatchEfficiency,
 }
 
 impl StatusMessages {
-    pub(crate) fn new(tally: TallyAnswer, counts: &QueueCounts) -> Self {
-        let QueueCounts { push_requests, pop_requests, ack_requests, .. } = *counts;
-        let delivering = pop_requests - counts.pop_empty;
+    pub(crate) fn new(messages: MessageCountsAnswer, stats: &QueueStats) -> Self {
+        let QueueStats { push_requests, pop_requests, ack_requests, .. } = *stats;
+        let successful_pops = pop_requests - stats.pop_empty;
         Self {
-            tally,
-            requests: Requests { push: push_requests, pop: pop_requests, ack: ack_requests },
-            batch_efficiency: Efficiency {
-                push: ratio(counts.push_messages + counts.push_duplicates, push_requests),
-                pop: ratio(counts.pop_messages, delivering),
-                ack: ratio(counts.ack_success + counts.ack_failed, ack_requests),
+            messages,
+            requests: RequestCounts { push: push_requests, pop: pop_requests, ack: ack_requests },
+            batch_efficiency: BatchEfficiency {
+                push: ratio(stats.push_messages + stats.push_duplicates, push_requests),
+                pop: ratio(stats.pop_messages, successful_pops),
+                ack: ratio(stats.ack_success + stats.ack_failed, ack_requests),
             },
         }
     }
 }
 
-/// Leases that are live.
+/// The active leases.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeasesAnswer {
-    /// One per partition and group.
+    /// The number of leases. A lease covers one partition for one group.
     pub(crate) active: u64,
+    /// The number of partitions with leases.
     pub(crate) partitions_with_leases: u64,
-    /// Messages that they hold unsettled.
+    /// The number of leased messages that are not settled.
     pub(crate) total_batch_size: u64,
-    /// Always null: it is not kept.
+    /// Always null: the number is not stored.
     pub(crate) total_acked: Option<u64>,
 }
 
-/// An error of dead letters.
+/// An error of dead letters and how often it occurs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TopError {
+    /// The error; null for dead letters without one.
     pub(crate) error: Option<String>,
+    /// The number of dead letters with this error.
     pub(crate) count: u64,
 }
 
-/// Dead letters.
+/// The dead letters of all queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadAnswer {
+    /// The number of dead letters.
     pub(crate) total_messages: u64,
+    /// The number of partitions with dead letters.
     pub(crate) affected_partitions: u64,
-    /// The most frequent ones of the newest 10,000.
+    /// The most frequent errors of the newest 10,000 dead letters.
     pub(crate) top_errors: Vec<TopError>,
 }
 
@@ -83,52 +98,70 @@ pub(crate) struct DeadAnswer {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusQueue {
+    /// The id of the queue.
     pub(crate) id: String,
+    /// The name of the queue.
     pub(crate) name: String,
+    /// The namespace of the queue.
     pub(crate) namespace: Option<String>,
+    /// The task of the queue.
     pub(crate) task: Option<String>,
+    /// The number of partitions.
     pub(crate) partitions: u64,
-    /// Messages that are neither pending nor processing.
+    /// The number of messages that are neither pending nor processing.
     pub(crate) total_consumed: u64,
 }
 
-/// What went wrong in the time range.
+/// The errors in the time range.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ErrorsAnswer {
-    /// Calls that the store failed; null for who may not see the server.
+    /// The number of failed store calls; null if the caller may not read the server's statistics.
     pub(crate) db_errors: Option<i64>,
-    /// Settlements that were refused.
+    /// The number of settlements that were refused.
     pub(crate) ack_failed: i64,
-    /// Messages that consumers gave up or failed for the last time.
+    /// The number of messages that became dead letters.
     pub(crate) dlq_messages: i64,
 }
 
-/// How the server's queues stand, and what happened lately.
+/// The status of all queues: current counts, and statistics of the time range.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusAnswer {
+    /// The time range of the statistics.
     pub(crate) time_range: TimeRange,
+    /// The length of a data point in minutes.
     pub(crate) bucket_minutes: u32,
+    /// The number of data points.
     pub(crate) point_count: usize,
+    /// The throughput over time.
     pub(crate) throughput: Vec<ThroughputPoint>,
+    /// The message counts and requests.
     pub(crate) messages: StatusMessages,
+    /// The active leases.
     pub(crate) leases: LeasesAnswer,
+    /// The dead letters.
     pub(crate) dead_letter_queue: DeadAnswer,
+    /// The queues.
     pub(crate) queues: Vec<StatusQueue>,
-    /// Ids of the nodes that told of themselves in the time range.
+    /// The ids of the nodes that stored statistics in the time range.
     pub(crate) workers: Vec<String>,
+    /// The errors in the time range.
     pub(crate) errors: ErrorsAnswer,
-    /// Seconds since this node last wrote down its figures; null: not yet.
+    /// Seconds since this node last stored its statistics; null if it has not yet.
     pub(crate) stats_age: Option<f64>,
 }
 
-/// Average, median, least and most.
+/// The distribution of a set of numbers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Spread {
+    /// The average.
     avg: f64,
+    /// The median.
     median: f64,
+    /// The minimum.
     min: f64,
+    /// The maximum.
     max: f64,
 }
 
@@ -148,36 +181,45 @@ impl Spread {
     }
 }
 
-/// How far groups are behind: each group of each queue counts once.
+/// The lag of consumer groups. Each group counts once for each of its queues.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LagAnswer {
-    /// In seconds.
+    /// The age of the oldest unsettled message in seconds.
     pub(crate) time: Spread,
-    /// In messages.
+    /// The number of unsettled messages.
     pub(crate) offset: Spread,
 }
 
-/// Messages a second, over the last five minutes that were written down.
+/// The throughput over the last five minutes for which statistics are stored.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Throughput {
+    /// The number of pushed messages per second.
     pub(crate) ingested_per_second: f64,
+    /// The number of settled messages per second.
     pub(crate) processed_per_second: f64,
 }
 
-/// All queues together.
+/// The totals of all queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OverviewAnswer {
+    /// The number of queues.
     pub(crate) queues: u64,
+    /// The number of partitions.
     pub(crate) partitions: u64,
+    /// The number of namespaces.
     pub(crate) namespaces: u64,
+    /// The number of tasks.
     pub(crate) tasks: u64,
-    pub(crate) messages: TallyAnswer,
+    /// The message counts of all queues together.
+    pub(crate) messages: MessageCountsAnswer,
+    /// The lag of consumer groups.
     pub(crate) lag: LagAnswer,
+    /// The recent throughput.
     pub(crate) throughput: Throughput,
-    /// Seconds since this node last wrote down its figures; null: not yet.
+    /// Seconds since this node last stored its statistics; null if it has not yet.
     pub(crate) stats_age: Option<f64>,
-    /// When the time range of the throughput ended: now, by the store's clock.
+    /// The end of the time range of the throughput, which is the current time of the store's clock.
     pub(crate) timestamp: String,
 }

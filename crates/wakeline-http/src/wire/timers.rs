@@ -1,4 +1,4 @@
-//! Timers on the wire, in the shape that the published queue clients of version 2.6 speak.
+//! Wire types of timers, in the format of the published Queen clients of version 2.6.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,49 +18,50 @@ use super::push::due;
 use crate::error::ApiError;
 use crate::render::time;
 
-/// Timers to set and to take back.
+/// Timers to set and to cancel.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct TimersBody<'a> {
-    /// All of them happen together. Each timer is named at most once.
+    /// The operations, which are committed together. A timer may occur only once.
     #[serde(borrow)]
     pub(crate) operations: Option<Vec<TimerBody<'a>>>,
 }
 
-/// What to do with a timer.
+/// The kind of an operation on a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TimerOp {
-    /// Set it; one of the same key that is not due yet is replaced.
+    /// Set the timer. A timer with the same key that is not due yet is replaced.
     Schedule,
-    /// The same.
+    /// The same as `schedule`.
     Reschedule,
-    /// Take it back.
+    /// Cancel the timer.
     Cancel,
 }
 
-/// One timer to set or to take back.
+/// A timer to set or to cancel.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TimerBody<'a> {
-    /// What to do.
+    /// The kind of the operation.
     pub(crate) op: TimerOp,
-    /// Its queue.
+    /// The queue of the timer.
     pub(crate) queue: String,
-    /// Names the timer within its queue.
+    /// The key of the timer, which is unique within its queue.
     pub(crate) timer_key: String,
-    /// What the message carries: JSON, encoded as base64.
+    /// The payload of the message as JSON, encoded in base64.
     pub(crate) payload: Option<String>,
-    /// The same as plain JSON.
+    /// The payload as plain JSON, instead of `payload`.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     pub(crate) data: Option<&'a RawValue>,
-    /// Due in so many milliseconds, up to ten years.
+    /// The number of milliseconds until the timer is due, up to ten years.
     pub(crate) delay_ms: Option<i64>,
-    /// Or due at this moment: `2026-01-31T12:00:00Z`.
+    /// The time at which the timer is due, for example `2026-01-31T12:00:00Z`, instead of
+    /// `delayMs`.
     pub(crate) deliver_at: Option<String>,
-    /// The partition that the message goes to; `Default` if omitted.
+    /// The partition of the message; `Default` if omitted.
     pub(crate) partition: Option<String>,
-    /// The message's transaction id.
+    /// The transaction id of the message.
     pub(crate) txn: Option<String>,
     /// Not supported.
     #[serde(default)]
@@ -74,7 +75,7 @@ pub(crate) enum TimerCommand {
 }
 
 impl TimerBody<'_> {
-    /// The operation as a command, with what its answer repeats.
+    /// Validates the operation. Returns it as a command, with what the response repeats of it.
     pub(crate) fn check(self, body: &Bytes) -> Result<(TimerCommand, TimerEcho), ApiError> {
         let queue = QueueName::new(&self.queue)?;
         let key = TimerKey::new(&self.timer_key)?;
@@ -90,7 +91,7 @@ impl TimerBody<'_> {
         if self.delay_ms.is_none() && self.deliver_at.is_none() {
             return Err(ApiError::invalid_field("delayMs", "delayMs or deliverAt is required"));
         }
-        // Queen's clients may set a timer for the past: it is due at once.
+        // Queen's clients may set a timer for the past, which is due immediately.
         let delay_ms = self.delay_ms.map(|ms| ms.max(0));
         let due = due(delay_ms, self.deliver_at.as_deref())?.unwrap_or(Visible::Now);
         let id = MessageId::generate();
@@ -139,39 +140,39 @@ impl TimerBody<'_> {
     }
 }
 
-/// What an answer repeats of an operation.
+/// What a response repeats of an operation.
 pub(crate) struct TimerEcho {
     pub(crate) queue: QueueName,
     pub(crate) key: TimerKey,
     pub(crate) txn: Option<String>,
 }
 
-/// Answer to operations on timers.
+/// The results of operations on timers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TimersAnswer {
-    /// One per operation, in order.
+    /// One result per operation, in order.
     pub(crate) results: Vec<TimerResult>,
 }
 
-/// What became of one operation.
+/// The result of one operation.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TimerResult {
-    /// Whether it did what it says.
+    /// Whether the operation succeeded.
     ok: bool,
-    /// `scheduled`, `rescheduled` (another of this key was replaced), `duplicate` (the transaction
-    /// id is known; nothing changed), `cancelled`, `absent` (no such timer waits; it may have been
-    /// delivered) or `too_late` (it is due).
+    /// `scheduled`, `rescheduled` (a timer with this key was replaced), `duplicate` (the
+    /// transaction id is known; nothing changed), `cancelled`, `absent` (no such timer is waiting;
+    /// it may have been delivered) or `too_late` (the timer is due).
     pub(crate) status: &'static str,
-    /// The queue.
+    /// The name of the queue.
     pub(crate) queue: String,
-    /// The timer.
+    /// The key of the timer.
     pub(crate) timer_key: String,
-    /// The message's transaction id.
+    /// The transaction id of the message.
     pub(crate) txn: Option<String>,
-    /// The message's id.
+    /// The id of the message.
     pub(crate) message_id: Option<String>,
-    /// When it is, or was to be, delivered.
+    /// When the message is, or was to be, delivered.
     pub(crate) deliver_at: Option<String>,
 }
 
@@ -220,31 +221,31 @@ impl TimerResult {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TimerPage {
-    /// In the order in which they will be due.
+    /// The messages in the order in which they are due.
     pub(crate) rows: Vec<TimerRow>,
-    /// Whether there are more.
+    /// Whether there are more messages.
     pub(crate) truncated: bool,
-    /// Where to go on.
+    /// The `after` of the next page; null on the last page.
     pub(crate) next_after: Option<String>,
 }
 
-/// A message that waits for its time.
+/// A scheduled message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TimerRow {
-    /// The queue.
+    /// The name of the queue.
     queue: String,
-    /// The timer; null for a message that was pushed with a delay.
+    /// The key of the timer; null for a message that was pushed with a delay.
     timer_key: Option<String>,
-    /// The partition that it goes to.
+    /// The partition of the message.
     partition: String,
-    /// Its transaction id.
+    /// The transaction id of the message.
     txn: String,
-    /// Its id.
+    /// The id of the message.
     message_id: String,
-    /// When it was scheduled.
+    /// When the message was scheduled.
     scheduled_at: String,
-    /// When it is due.
+    /// When the message is due.
     deliver_at: String,
 }
 
@@ -262,16 +263,16 @@ impl TimerRow {
     }
 }
 
-/// One timer, if it waits.
+/// A timer, if it is waiting.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TimerLook {
-    /// Whether it waits.
+    /// Whether the timer is waiting.
     found: bool,
-    /// What the message carries, as base64.
+    /// The payload of the message, encoded in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
-    /// The rest.
+    /// The other fields of the timer.
     #[serde(flatten)]
     row: Option<TimerRow>,
 }

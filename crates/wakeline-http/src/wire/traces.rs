@@ -1,5 +1,5 @@
-//! Traces of messages, in the field names of the published Queen clients: camel case on the way in,
-//! snake case on the way out.
+//! Wire types of traces, with the field names of the published Queen clients: camel case in
+//! requests, snake case in responses.
 
 use std::collections::BTreeSet;
 
@@ -14,43 +14,44 @@ use wakeline_store::{
 };
 
 use crate::error::ApiError;
-use crate::input::word;
+use crate::input::check_short_text;
 use crate::render;
 use crate::wire::ack::partition_id;
 use crate::wire::dead::Pagination;
 
-/// Something to note on a message.
+/// A trace to add to a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TraceBody<'a> {
-    /// Names the message within its partition.
+    /// The transaction id of the message.
     transaction_id: Option<String>,
-    /// The partition's id.
+    /// The id of the message's partition.
     partition_id: Option<String>,
-    /// Any JSON, up to 64 KiB.
+    /// The content of the trace: any JSON, up to 64 KiB.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     data: Option<&'a RawValue>,
-    /// On whose behalf.
+    /// The consumer group. If omitted, the group of consumers that name none.
     consumer_group: Option<String>,
-    /// Under what it can be found: a name, or up to 16.
-    trace_names: Option<Names>,
-    /// What kind of thing happened (`info`).
+    /// The names by which the trace can be found: one name, or a list of up to 16.
+    trace_names: Option<OneOrSeveralNames>,
+    /// The kind of the event (default `info`).
     event_type: Option<String>,
-    /// Who notes it; the name of the key or token if it is omitted.
+    /// The consumer that adds the trace. If omitted, the name of its key or token.
     worker_id: Option<String>,
 }
 
-/// A name, or several.
+/// One name, or a list of names.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged)]
-enum Names {
+#[schema(as = Names)]
+enum OneOrSeveralNames {
     One(String),
     Several(Vec<String>),
 }
 
 impl TraceBody<'_> {
-    /// The trace to store. `caller` is who notes it unless it says so itself.
+    /// Validates the trace. `caller` is recorded as the consumer if the body names none.
     pub(crate) fn trace(self, caller: Option<String>) -> Result<NewTrace, ApiError> {
         let (Some(transaction_id), Some(partition)) = (self.transaction_id, self.partition_id)
         else {
@@ -66,8 +67,8 @@ impl TraceBody<'_> {
         }
         let names = match self.trace_names {
             None => Vec::new(),
-            Some(Names::One(name)) => vec![name],
-            Some(Names::Several(names)) => names,
+            Some(OneOrSeveralNames::One(name)) => vec![name],
+            Some(OneOrSeveralNames::Several(names)) => names,
         };
         let names: BTreeSet<TraceName> =
             names.into_iter().map(TraceName::new).collect::<Result<_, _>>()?;
@@ -77,8 +78,8 @@ impl TraceBody<'_> {
         }
         let event_type = self.event_type.unwrap_or_else(|| "info".to_owned());
         let worker = self.worker_id.or(caller);
-        word("eventType", &event_type)?;
-        word("workerId", worker.as_deref().unwrap_or_default())?;
+        check_short_text("eventType", &event_type)?;
+        check_short_text("workerId", worker.as_deref().unwrap_or_default())?;
         Ok(NewTrace {
             id: Uuid::now_v7(),
             message: MessageKey { partition, transaction_id },
@@ -91,24 +92,33 @@ impl TraceBody<'_> {
     }
 }
 
-/// It is noted.
+/// The result of adding a trace.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TracedAnswer {
+    /// Always true.
     pub(crate) success: bool,
+    /// The id of the trace.
     pub(crate) trace_id: Uuid,
 }
 
-/// What was noted on a message.
+/// A trace of a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TraceAnswer<'a> {
+    /// The id of the trace.
     id: Uuid,
+    /// The kind of the event.
     event_type: &'a str,
+    /// The content of the trace.
     #[schema(value_type = Object)]
     data: &'a RawValue,
+    /// The name of the consumer group.
     consumer_group: &'a str,
+    /// The consumer that added the trace.
     worker_id: Option<&'a str>,
+    /// When the trace was added.
     created_at: String,
+    /// The names by which the trace can be found.
     trace_names: Vec<&'a str>,
 }
 
@@ -126,21 +136,27 @@ impl<'a> TraceAnswer<'a> {
     }
 }
 
-/// The traces of a message, the oldest first.
+/// The traces of a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TracesAnswer<'a> {
+    /// The traces, oldest first.
     pub(crate) traces: Vec<TraceAnswer<'a>>,
 }
 
-/// A trace, and what it is noted on.
+/// A trace and its message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NamedTraceAnswer<'a> {
     #[serde(flatten)]
     trace: TraceAnswer<'a>,
+    /// The queue of the message.
     queue_name: &'a str,
+    /// The partition of the message.
     partition_name: &'a str,
+    /// The id of the message's partition.
     partition_id: String,
+    /// The transaction id of the message.
     transaction_id: &'a str,
+    /// The payload of the message.
     #[schema(value_type = Object)]
     message_payload: &'a RawValue,
 }
@@ -158,20 +174,27 @@ impl<'a> NamedTraceAnswer<'a> {
     }
 }
 
-/// A page of the traces of a name, the newest first.
+/// A page of the traces with a name.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NamedTracesAnswer<'a> {
+    /// The traces, newest first.
     pub(crate) traces: Vec<NamedTraceAnswer<'a>>,
+    /// The number of items on all pages.
     pub(crate) total: u64,
+    /// The window of the list that this page shows.
     pub(crate) pagination: Pagination,
 }
 
-/// A name, and what has it.
+/// The name of traces and how often it is used.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TraceNameAnswer {
+    /// The name.
     trace_name: String,
+    /// The number of traces with the name.
     trace_count: u64,
+    /// The number of messages with such traces.
     message_count: u64,
+    /// When the newest trace with the name was added.
     last_seen: String,
 }
 
@@ -186,10 +209,13 @@ impl From<TraceNameDetail> for TraceNameAnswer {
     }
 }
 
-/// A page of names, those used last first.
+/// A page of the names of traces.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TraceNamesAnswer {
+    /// The names, most recently used first.
     pub(crate) trace_names: Vec<TraceNameAnswer>,
+    /// The number of items on all pages.
     pub(crate) total: u64,
+    /// The window of the list that this page shows.
     pub(crate) pagination: Pagination,
 }

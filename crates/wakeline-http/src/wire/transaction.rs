@@ -1,4 +1,4 @@
-//! Writes of all faces that happen together or not at all.
+//! Wire types of transactions, whose operations are committed together or not at all.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -7,19 +7,19 @@ use wakeline_store::SettleOutcome;
 
 use crate::error::ApiError;
 use crate::wire::ack::{self, AckStatus};
-use crate::wire::push::{PushEcho, PushItemBody, Sent};
+use crate::wire::push::{PushEcho, PushItemBody, PushItemOutcome};
 use crate::wire::timers::{TimerBody, TimerOp, TimerResult};
 
 /// A transaction.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TransactionBody<'a> {
-    /// What shall happen.
+    /// The operations.
     #[serde(borrow)]
     pub(crate) operations: Option<Vec<Operation<'a>>>,
-    /// Leases under which acknowledgments without a lease of their own are made.
+    /// Leases for acknowledgments that name no lease.
     pub(crate) required_leases: Option<Vec<String>>,
-    /// Timers to set and to take back, as in `POST /api/v1/timers`.
+    /// Timers to set and to cancel, as in `POST /api/v1/timers`.
     #[serde(borrow)]
     pub(crate) timers: Option<Vec<TimerBody<'a>>>,
     /// Not supported.
@@ -27,95 +27,96 @@ pub(crate) struct TransactionBody<'a> {
     pub(crate) kv: Option<Vec<serde::de::IgnoredAny>>,
 }
 
-/// What one operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OperationKind {
-    /// Push `items`, at once or for later.
+    /// Push the messages in `items`, for immediate or later delivery.
     Push,
-    /// Settle a message: the fields of an acknowledgment.
+    /// Settle a message. The fields are those of an acknowledgment.
     Ack,
-    /// Start an orchestration: `name`, and `instance`, `version`, `input` if they are given.
+    /// Start an orchestration. Requires `name`; accepts `instance`, `version` and `input`.
     Start,
-    /// Raise an event: `instance`, `event`, and `data` if it is given.
+    /// Raise an event for an instance. Requires `instance` and `event`; accepts `data`.
     Signal,
-    /// Send a message to the endpoints of an application: `application`, `eventType`, `payload`,
-    /// and `eventId`, `channels` if they are given.
+    /// Send a message to the endpoints of an application. Requires `application`, `eventType` and
+    /// `payload`; accepts `eventId` and `channels`.
     Emit,
-    /// Set a timer: `queue`, `timerKey`, `delayMs` or `deliverAt`, and `partition`, `payload`,
-    /// `transactionId` if they are given.
+    /// Set a timer. Requires `queue`, `timerKey`, and `delayMs` or `deliverAt`; accepts
+    /// `partition`, `payload` and `transactionId`.
     Schedule,
-    /// Take a timer back: `queue`, `timerKey`.
+    /// Cancel a timer. Requires `queue` and `timerKey`.
     Cancel,
 }
 
-/// One operation.
+/// An operation of a transaction.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Operation<'a> {
-    /// What it does; the other fields are of one kind each.
+    /// The kind of the operation. Each other field belongs to the kinds that its description names.
     #[serde(rename = "type")]
     pub(crate) kind: OperationKind,
-    /// push: the messages.
+    /// For `push`: the messages.
     #[serde(borrow)]
     pub(crate) items: Option<Vec<PushItemBody<'a>>>,
-    /// ack: the name of the push of the message to settle; schedule: the message's.
+    /// For `ack` and `schedule`: the transaction id of the message.
     pub(crate) transaction_id: Option<String>,
-    /// ack: the id of its partition.
+    /// For `ack`: the id of the message's partition.
     pub(crate) partition_id: Option<String>,
-    /// ack: what became of it.
+    /// For `ack`: how the message is settled.
     pub(crate) status: Option<AckStatus>,
-    /// ack: why, for failed messages.
+    /// For `ack`: the reason, for failed messages.
     pub(crate) error: Option<String>,
-    /// ack: on whose behalf it was popped.
+    /// For `ack`: the consumer group that popped the message.
     pub(crate) consumer_group: Option<String>,
-    /// ack: the lease it was popped under.
+    /// For `ack`: the lease under which the message was popped.
     pub(crate) lease_id: Option<String>,
-    /// start: the orchestration.
+    /// For `start`: the name of the orchestration.
     pub(crate) name: Option<String>,
-    /// start: the version of the code; the newest if absent.
+    /// For `start`: the version of the code; the newest if absent.
     pub(crate) version: Option<String>,
-    /// start: the input; null if absent.
+    /// For `start`: the input; null if absent.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     pub(crate) input: Option<&'a RawValue>,
-    /// start, signal: the instance. A start without one gets a new one.
+    /// For `start` and `signal`: the id of the instance. For a start without one, the server
+    /// generates it.
     pub(crate) instance: Option<String>,
-    /// signal: the event's name.
+    /// For `signal`: the name of the event.
     pub(crate) event: Option<String>,
-    /// signal: what the event carries; null if absent.
+    /// For `signal`: the data of the event; null if absent.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     pub(crate) data: Option<&'a RawValue>,
-    /// signal: accept it before the instance's start.
+    /// For `signal`: accept the event before the instance was started.
     #[serde(default)]
     pub(crate) early: bool,
-    /// emit: the application's id or your own.
+    /// For `emit`: the id or uid of the application.
     pub(crate) application: Option<String>,
-    /// emit: what it tells of.
+    /// For `emit`: the event type of the message.
     pub(crate) event_type: Option<String>,
-    /// emit: your own id of it. A second message with it is a `duplicate`.
+    /// For `emit`: your own id of the message. A second message with the same id is a `duplicate`.
     pub(crate) event_id: Option<String>,
-    /// emit: its channels: at most 5.
+    /// For `emit`: the channels of the message, at most 5.
     pub(crate) channels: Option<Vec<String>>,
-    /// schedule, cancel: the timer's queue.
+    /// For `schedule` and `cancel`: the queue of the timer.
     pub(crate) queue: Option<String>,
-    /// schedule: the partition that the message goes to; `Default` if omitted.
+    /// For `schedule`: the partition of the message; `Default` if omitted.
     pub(crate) partition: Option<String>,
-    /// schedule, cancel: names the timer within its queue.
+    /// For `schedule` and `cancel`: the key of the timer within its queue.
     pub(crate) timer_key: Option<String>,
-    /// schedule: due in so many milliseconds.
+    /// For `schedule`: the number of milliseconds until the timer is due.
     pub(crate) delay_ms: Option<i64>,
-    /// schedule: or due at this moment.
+    /// For `schedule`: the time at which the timer is due, instead of `delayMs`.
     pub(crate) deliver_at: Option<String>,
-    /// emit: what is sent, a JSON object; schedule: what the message carries, any JSON.
+    /// For `emit`: the payload, a JSON object. For `schedule`: the payload, any JSON.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     pub(crate) payload: Option<&'a RawValue>,
 }
 
 impl<'a> Operation<'a> {
-    /// The acknowledgment in it.
+    /// The acknowledgment in the fields of the operation.
     pub(crate) fn ack(&self) -> ack::AckBody {
         ack::AckBody {
             transaction_id: self.transaction_id.clone(),
@@ -127,7 +128,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The timer in it.
+    /// The timer in the fields of the operation.
     pub(crate) fn timer(self, op: TimerOp) -> Result<TimerBody<'a>, ApiError> {
         let missing = |field: &str| ApiError::invalid_field(field, format!("{field} is required"));
         Ok(TimerBody {
@@ -145,55 +146,67 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// How a transaction ended.
+/// The result of a transaction.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TransactionAnswer {
-    /// An id of this transaction, for logs.
+    /// The id of the transaction, for logs.
     pub(crate) transaction_id: String,
-    /// Whether all of it happened; otherwise nothing did.
+    /// Whether the transaction was committed. Otherwise nothing was written.
     pub(crate) success: bool,
-    /// Why it did not.
+    /// Why the transaction was refused.
     pub(crate) error: Option<String>,
-    /// A stable code of why not; see the reference of errors.
+    /// A stable error code; the error reference lists all codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<&'static str>,
-    /// One per pushed message and other operation; of a refused transaction, the one to blame.
+    /// One result per pushed message and per other operation. For a refused transaction, only the
+    /// operation that caused the refusal.
     pub(crate) results: Vec<OperationResult>,
-    /// One per timer.
+    /// One result per timer in `timers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) timers: Vec<TimerResult>,
 }
 
-/// What became of one pushed message or other operation.
+/// The result of one pushed message or other operation.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OperationResult {
-    /// The operation's place in the request.
+    /// The index of the operation in the request.
     pub(crate) index: usize,
-    /// That of the operation.
+    /// The type of the operation.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// Whether the operation succeeded.
     success: bool,
+    /// The transaction id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     transaction_id: Option<String>,
-    /// push: `queued`, `scheduled` or `duplicate`; start: `started` or `duplicate`; signal:
-    /// `accepted`; emit: `stored` or `duplicate`; schedule and cancel: as for timers.
+    /// For `push`: `queued`, `buffered`, `scheduled` or `duplicate`. For `start`: `started` or
+    /// `duplicate`. For `signal`: `accepted`. For `emit`: `stored` or `duplicate`. For `schedule`
+    /// and `cancel`: as for timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
+    /// The id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
+    /// The id of the message's partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_id: Option<String>,
+    /// The name of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_name: Option<String>,
+    /// When the message will be delivered, if it is scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<String>,
+    /// The id of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+    /// The key of the timer.
     #[serde(skip_serializing_if = "Option::is_none")]
     timer_key: Option<String>,
+    /// Why the operation was refused.
     error: Option<&'static str>,
+    /// Whether the message is a dead letter now.
     dlq: bool,
 }
 
@@ -216,15 +229,15 @@ impl OperationResult {
         }
     }
 
-    pub(crate) fn push(index: usize, item: &PushEcho, outcome: &Sent) -> Self {
-        let (status, id, partition, deliver_at) = outcome.told();
+    pub(crate) fn push(index: usize, item: &PushEcho, outcome: &PushItemOutcome) -> Self {
+        let report = outcome.report();
         Self {
             transaction_id: Some(item.transaction_id.to_string()),
-            status: Some(status),
-            message_id: Some(id.to_string()),
-            partition_id: Some(partition.to_string()),
+            status: Some(report.status),
+            message_id: Some(report.message.to_string()),
+            partition_id: Some(report.partition.to_string()),
             queue_name: Some(item.queue.to_string()),
-            deliver_at,
+            deliver_at: report.deliver_at,
             ..Self::of(index, "push")
         }
     }
@@ -245,9 +258,10 @@ impl OperationResult {
         }
     }
 
-    /// A start or a signal.
+    /// The result of a start or a signal.
     pub(crate) fn orchestration(
-        (index, kind): (usize, &'static str),
+        index: usize,
+        kind: &'static str,
         instance: &str,
         status: &'static str,
     ) -> Self {
@@ -260,8 +274,9 @@ impl OperationResult {
         Self { status: Some(status), message_id, ..Self::of(index, "emit") }
     }
 
-    /// A timer that was set or taken back, or not: neither refuses a transaction.
-    pub(crate) fn timer((index, kind): (usize, &'static str), result: TimerResult) -> Self {
+    /// The result of setting or cancelling a timer. It is a success even if the timer did not
+    /// change, because that does not refuse a transaction.
+    pub(crate) fn timer(index: usize, kind: &'static str, result: TimerResult) -> Self {
         Self {
             transaction_id: result.txn,
             status: Some(result.status),
@@ -273,8 +288,8 @@ impl OperationResult {
         }
     }
 
-    /// The one that a transaction was refused for.
-    pub(crate) fn refused((index, kind): (usize, &'static str), error: &'static str) -> Self {
+    /// The result of the operation because of which a transaction was refused.
+    pub(crate) fn refused(index: usize, kind: &'static str, error: &'static str) -> Self {
         Self { success: false, error: Some(error), ..Self::of(index, kind) }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys and what they allow: every route, names in bodies, lists, the audit.
+//! API keys and their permissions: all routes, names in bodies, and lists.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -7,11 +7,11 @@ use wakeline_http::{openapi, policy_of};
 
 use crate::support::{Answer, Node};
 
-/// The key of the settings, which may do everything.
+/// The API key in the settings, which has all permissions.
 pub(crate) const ROOT: &str = "root-key";
 
 impl Node {
-    /// Calls with a key.
+    /// Sends a request with a key.
     pub(crate) async fn with_key(
         &self,
         key: &str,
@@ -30,7 +30,7 @@ impl Node {
         self.send(request).await
     }
 
-    /// Calls as root, and expects success.
+    /// Sends a request with the key [`ROOT`] and expects success.
     pub(crate) async fn root(&self, method: &str, path: &str, body: Value) -> Value {
         let answer = self.with_key(ROOT, method, path, body).await;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -38,7 +38,7 @@ impl Node {
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
-    /// A new key with these scopes.
+    /// Creates a key with these scopes.
     pub(crate) async fn key(&self, scopes: &[&str]) -> String {
         let name = uuid::Uuid::new_v4().to_string();
         self.named_key(&name, scopes).await["key"].as_str().expect("a key").to_owned()
@@ -52,18 +52,19 @@ impl Node {
         self.with_key(key, method, path, body).await.status.as_u16()
     }
 
-    pub(crate) async fn acts(&self) -> Vec<String> {
+    /// The audit log, oldest entry first, as actor, action and target.
+    pub(crate) async fn audit_log(&self) -> Vec<String> {
         let audit = self.root("GET", "/api/v1/audit?limit=1000", Value::Null).await;
         let entries = audit["entries"].as_array().expect("entries").iter().rev();
-        let words = |entry: &Value| {
-            let word = |name: &str| entry[name].as_str().expect("a text").to_owned();
-            format!("{} {} {}", word("actor"), word("act"), word("target"))
+        let line = |entry: &Value| {
+            let field = |name: &str| entry[name].as_str().expect("a text").to_owned();
+            format!("{} {} {}", field("actor"), field("act"), field("target"))
         };
-        entries.map(words).collect()
+        entries.map(line).collect()
     }
 }
 
-/// What the walk finds in the store: everything is called `x`.
+/// A node whose objects are all named `x`, for requests to every route.
 struct World {
     node: Node,
     partition: String,
@@ -86,12 +87,22 @@ async fn world() -> World {
     World { node, partition, lease, task }
 }
 
+/// A request to a route with its policy.
+struct Call {
+    method: String,
+    path: String,
+    body: Value,
+    /// The realm and the verb of the policy.
+    scope: String,
+    /// Where the request names its resource.
+    name: String,
+}
+
 impl World {
-    /// Every documented route but open ones: method, pattern, a path and a body that name what is
-    /// there, the scope's first two parts, and where the name is.
-    fn routes(&self) -> Vec<(String, String, Value, String, String)> {
+    /// A request to every documented route that is not public. Path and body name existing objects.
+    fn calls(&self) -> Vec<Call> {
         let document: serde_json::Value = serde_json::from_str(openapi()).expect("JSON");
-        let mut routes = Vec::new();
+        let mut calls = Vec::new();
         for (path, methods) in document["paths"].as_object().expect("paths") {
             let parts = path.split('/').map(|part| match part {
                 "{partitionId}" => &self.partition,
@@ -108,17 +119,17 @@ impl World {
                 let method = method.to_uppercase();
                 let policy = policy_of(&method, path);
                 let (scope, name) = policy.unwrap_or_else(|| panic!("{method} {path}: no policy"));
-                if name != "Nobody" {
-                    let inside = ["Body", "Parts"].contains(&name.as_str());
+                if name != "Public" {
+                    let inside = ["Body", "Mixed"].contains(&name.as_str());
                     let body = if inside { self.body(path) } else { Value::Null };
-                    routes.push((method, concrete.clone(), body, scope, name));
+                    calls.push(Call { method, path: concrete.clone(), body, scope, name });
                 }
             }
         }
-        routes
+        calls
     }
 
-    /// A body that names what is there.
+    /// A body that names existing objects.
     fn body(&self, path: &str) -> Value {
         let ack = json!({"transactionId": "t", "partitionId": self.partition,
             "leaseId": self.lease});
@@ -140,12 +151,12 @@ impl World {
             "/api/v1/app" => json!({"name": "X", "uid": "x"}),
             "/api/v1/dlq/redrive" => json!({"filter": {"queue": "x"}}),
             dead if dead.starts_with("/api/v1/dlq") => Value::Null,
-            other => panic!("{other} has names in its body: give the walk one"),
+            other => panic!("{other} has names in its body: add a body for it to this test"),
         }
     }
 }
 
-/// Names are in the path, or found through it.
+/// Whether the resource is named in the path or found through it.
 fn is_named(name: &str) -> bool {
     ["Path", "Partition", "Lease", "Application", "Event", "Job"]
         .iter()
@@ -153,41 +164,41 @@ fn is_named(name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_route_has_a_policy_and_refuses_who_lacks_it() {
+async fn every_route_has_a_policy_and_refuses_callers_without_permission() {
     let world = world().await;
-    let (node, routes) = (&world.node, world.routes());
-    assert!(routes.len() > 90, "the walk sees all routes: {}", routes.len());
-    let before = node.acts().await.len();
+    let (node, calls) = (&world.node, world.calls());
+    assert!(calls.len() > 90, "all routes are called: {}", calls.len());
+    let before = node.audit_log().await.len();
     let mut keys = 0;
-    for (method, path, body, scope, name) in routes {
+    for Call { method, path, body, scope, name } in calls {
         let (realm, _) = scope.split_once(':').expect("two parts");
         let other = if scope.ends_with(":read") { "admin" } else { "read" };
-        let own = node.key(&[&format!("{realm}:{other}:*")]).await;
-        let foreign = node.key(&[&format!("{scope}:zzz")]).await;
+        let other_verb = node.key(&[&format!("{realm}:{other}:*")]).await;
+        let other_name = node.key(&[&format!("{scope}:zzz")]).await;
         keys += 2;
         let call = format!("{method} {path} ({scope}, {name})");
-        // A verb that is lacking on a name that may be seen.
-        let lacking = node.status(&own, &method, &path, body.clone()).await;
-        assert_eq!(lacking, 403, "{call}");
-        // A name on which nothing is allowed.
-        let answer = node.with_key(&foreign, &method, &path, body).await;
+        // The caller has another verb on the resource.
+        let status = node.status(&other_verb, &method, &path, body.clone()).await;
+        assert_eq!(status, 403, "{call}");
+        // The caller has no permission on the resource.
+        let answer = node.with_key(&other_name, &method, &path, body).await;
         let expected = match name.as_str() {
-            "Listed" | "Some" => continue,
+            "Listed" | "AnyResource" => continue,
             "All" => 403,
-            "Body" | "Parts" => 404,
+            "Body" | "Mixed" => 404,
             named if is_named(named) => 404,
             odd => panic!("{odd}"),
         };
         assert_eq!(answer.status.as_u16(), expected, "{call}");
     }
-    assert_eq!(node.acts().await.len(), before + keys, "only keys were made");
+    assert_eq!(node.audit_log().await.len(), before + keys, "only keys were created");
     let path = format!("/api/v1/messages/{}/t", world.partition);
     let message = node.root("GET", &path, Value::Null).await;
     assert_eq!(message["status"], "processing", "{message}");
 }
 
 #[tokio::test]
-async fn a_key_does_what_its_scopes_say() {
+async fn a_key_may_do_only_what_its_scopes_allow() {
     let node = Node::keyed(ROOT).await;
     let key = node.key(&["queue:push:orders.*", "queue:pop:orders.*"]).await;
     let push = |queue: &str| json!({"items": [{"queue": queue, "payload": 1}]});
@@ -201,7 +212,7 @@ async fn a_key_does_what_its_scopes_say() {
     let queue = "/api/v1/resources/queues/orders.new";
     assert_eq!(node.status(&key, "GET", queue, Value::Null).await, 403);
     assert_eq!(node.status(&key, "DELETE", queue, Value::Null).await, 403);
-    // All queues of a namespace can only be popped by who may pop all there are.
+    // Popping from all queues of a namespace needs permission to pop from all queues.
     let all = "/api/v1/pop?namespace=orders";
     assert_eq!(node.status(&key, "GET", all, Value::Null).await, 403);
     let wide = node.key(&["queue:pop:*"]).await;
@@ -215,7 +226,7 @@ async fn a_key_does_what_its_scopes_say() {
 }
 
 #[tokio::test]
-async fn one_foreign_name_in_a_body_undoes_all_of_it() {
+async fn one_forbidden_name_in_a_body_refuses_the_whole_request() {
     let node = Node::keyed(ROOT).await;
     let key = node.key(&["*:*:mine*"]).await;
     let item = |queue: &str, id: &str| json!({"queue": queue, "payload": 1, "transactionId": id});
@@ -251,7 +262,7 @@ async fn one_foreign_name_in_a_body_undoes_all_of_it() {
     let unknown = json!({"transactionId": "m", "leaseId": mine,
         "partitionId": "77616b65-6c6e-8000-8000-0000000fffff"});
     assert_eq!(node.status(&key, "POST", "/api/v1/ack", unknown).await, 404);
-    // Nothing of it happened: both are still to be settled, and nothing else is there.
+    // Nothing was done: both messages can still be settled, and there are no others.
     let done = [ack(1, "m", &mine), ack(0, "t", &theirs)];
     let settled = node.root("POST", "/api/v1/ack/batch", json!({"acknowledgments": done})).await;
     assert_eq!((&settled[0]["success"], &settled[1]["success"]), (&json!(true), &json!(true)));
@@ -262,7 +273,7 @@ async fn one_foreign_name_in_a_body_undoes_all_of_it() {
 }
 
 #[tokio::test]
-async fn lists_have_what_their_reader_may_see() {
+async fn lists_contain_only_what_the_caller_may_read() {
     let node = Node::keyed(ROOT).await;
     for name in ["mine-1", "theirs", "mine-2"] {
         let item = json!({"items": [{"queue": name, "payload": 1, "transactionId": "t"}]});
@@ -290,7 +301,7 @@ async fn lists_have_what_their_reader_may_see() {
     assert_eq!(list("/api/v1/consumer-groups", "", "queueName").await, mine);
     assert_eq!(list("/api/v1/dlq", "/messages", "queue").await, mine);
     assert_eq!(list("/api/v1/dlq?limit=1&offset=1", "/messages", "queue").await, mine[..1]);
-    // All that is skipped is read, too.
+    // The skipped dead letters count towards the limit.
     assert!(list("/api/v1/dlq?limit=1&offset=999", "/messages", "queue").await.is_empty());
     for far in ["limit=1&offset=1000", "limit=1000&offset=1", "limit=1&offset=9999"] {
         let path = format!("/api/v1/dlq?{far}");
@@ -306,7 +317,7 @@ async fn lists_have_what_their_reader_may_see() {
     assert_eq!(node.status(&key, "GET", "/api/v1/dlq?queue=theirs", Value::Null).await, 404);
     assert_eq!(node.status(&key, "GET", "/api/v1/app/theirs", Value::Null).await, 404);
     assert_eq!(node.status(&key, "GET", "/api/v1/app/mine-1", Value::Null).await, 200);
-    // Nobody gives what is theirs a name that is not.
+    // A caller cannot rename its application to a name beyond its scopes.
     let owner = node.key(&["hook:*:mine*"]).await;
     let rename = |uid: &str| json!({"name": "A", "uid": uid});
     for method in ["PUT", "PATCH"] {
@@ -314,7 +325,7 @@ async fn lists_have_what_their_reader_may_see() {
         assert_eq!(node.status(&owner, method, path, rename("theirs-2")).await, 404, "{method}");
         assert_eq!(node.status(&owner, method, path, rename("mine-1")).await, 200, "{method}");
     }
-    // By its own id, too, an application is its owner's.
+    // The id that the server generated gives no more access than the uid.
     let app = node.root("GET", "/api/v1/app/theirs", Value::Null).await;
     let path = format!("/api/v1/app/{}", app["id"].as_str().expect("an id"));
     assert_eq!(node.status(&key, "GET", &path, Value::Null).await, 404);

@@ -1,4 +1,4 @@
-//! What happened over time, over HTTP.
+//! Statistics over time, over HTTP.
 
 use serde_json::{Value, json};
 
@@ -26,17 +26,17 @@ async fn refresh(node: &Node) -> Value {
 }
 
 #[tokio::test]
-async fn figures_over_time_are_those_of_what_happened() {
+async fn statistics_over_time_match_the_operations() {
     let node = Node::start().await;
     busy(&node, "n.t").await;
     let before = read(&node, "resources/overview").await;
     assert_eq!(
         (&before["statsAge"], &before["throughput"]["ingestedPerSecond"]),
         (&Value::Null, &json!(0.0)),
-        "nothing is written down yet"
+        "no statistics are stored yet"
     );
     let refreshed = refresh(&node).await;
-    assert_eq!(refreshed["queue"]["queuesUpdated"], 2, "the queue, and what belongs to none");
+    assert_eq!(refreshed["queue"]["queuesUpdated"], 2, "the queue, and operations without a queue");
     let ops = read(&node, "analytics/queue-ops?queue=n.t").await;
     let point = &ops["series"][0];
     for (field, expected) in [
@@ -78,7 +78,7 @@ async fn figures_over_time_are_those_of_what_happened() {
 }
 
 #[tokio::test]
-async fn status_and_overview_put_it_together() {
+async fn status_and_overview_combine_counts_and_statistics() {
     let node = Node::start().await;
     busy(&node, "n.t").await;
     refresh(&node).await;
@@ -125,7 +125,7 @@ async fn status_and_overview_put_it_together() {
 }
 
 #[tokio::test]
-async fn nodes_tell_of_themselves() {
+async fn nodes_report_their_statistics() {
     let node = Node::start().await;
     busy(&node, "q").await;
     refresh(&node).await;
@@ -143,7 +143,7 @@ async fn nodes_tell_of_themselves() {
 }
 
 #[tokio::test]
-async fn callers_see_figures_of_the_queues_that_they_may_read() {
+async fn callers_see_statistics_of_the_queues_that_they_may_read() {
     let node = Node::keyed(ROOT).await;
     for queue in ["a.one", "b.two"] {
         let items = json!({"items": [{"queue": queue, "payload": 1}]});

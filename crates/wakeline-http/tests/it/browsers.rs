@@ -1,4 +1,4 @@
-//! What web pages cannot do to a server that asks for no credentials.
+//! Requests of web pages that a server without credentials refuses.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -10,32 +10,34 @@ use crate::support::{Answer, Node};
 const PUSH: &str = r#"{"items":[{"queue":"q","payload":1}]}"#;
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A push if there is a type of body among the headers, else a list.
-async fn ask(node: &Node, headers: &[(&str, &str)]) -> Answer {
+/// Sends a push if the headers contain a content type, otherwise a list request.
+async fn request(node: &Node, headers: &[(&str, &str)]) -> Answer {
     let typed = headers.iter().any(|(name, _)| *name == "content-type");
     let (method, path) =
         if typed { ("POST", "/api/v1/push") } else { ("GET", "/api/v1/resources/queues") };
     let body = if typed { PUSH } else { "" };
-    call(node, method, path, (headers, body)).await
+    call(node, method, path, Content { headers, body }).await
 }
 
-async fn call(
-    node: &Node,
-    method: &str,
-    path: &str,
-    (headers, body): (&[(&str, &str)], &str),
-) -> Answer {
+/// The headers and the body of a request.
+struct Content<'a> {
+    headers: &'a [(&'a str, &'a str)],
+    body: &'a str,
+}
+
+async fn call(node: &Node, method: &str, path: &str, content: Content<'_>) -> Answer {
     let mut request = Request::builder().method(method).uri(path);
-    for (name, value) in headers {
+    for (name, value) in content.headers {
         request = request.header(*name, *value);
     }
-    node.send(request.body(Body::from(body.to_owned())).expect("a request")).await
+    node.send(request.body(Body::from(content.body.to_owned())).expect("a request")).await
 }
 
 fn code(answer: &Answer) -> String {
-    match answer.status.is_success() {
-        true => String::new(),
-        false => answer.json()["code"].as_str().expect("a code").to_owned(),
+    if answer.status.is_success() {
+        String::new()
+    } else {
+        answer.json()["code"].as_str().expect("a code").to_owned()
     }
 }
 
@@ -44,7 +46,7 @@ async fn node(settings: HttpSettings) -> Node {
 }
 
 #[tokio::test]
-async fn an_open_server_answers_only_to_its_own_names() {
+async fn an_open_server_accepts_only_its_own_host_names() {
     let listen = Some("192.0.2.7".parse().expect("an address"));
     let allowed_hosts = vec!["queue.internal".to_owned()];
     let node = node(HttpSettings { allowed_hosts, listen, ..HttpSettings::default() }).await;
@@ -61,7 +63,7 @@ async fn an_open_server_answers_only_to_its_own_names() {
     ] {
         for extra in [None, Some(JSON)] {
             let headers: Vec<_> = [("host", host)].into_iter().chain(extra).collect();
-            let answer = ask(&node, &headers).await;
+            let answer = request(&node, &headers).await;
             assert!(answer.status.is_success(), "{host}: {}", answer.status);
         }
     }
@@ -78,37 +80,41 @@ async fn an_open_server_answers_only_to_its_own_names() {
     ] {
         for extra in [None, Some(JSON)] {
             let headers: Vec<_> = [("host", host)].into_iter().chain(extra).collect();
-            let answer = ask(&node, &headers).await;
+            let answer = request(&node, &headers).await;
             assert_eq!(answer.status.as_u16(), 421, "{host}");
             assert_eq!(code(&answer), "unknown_host", "{host}");
             assert!(answer.error().contains("--allowed-host"), "{}", answer.error());
         }
     }
     let both = [("host", "localhost"), ("host", "evil.example")];
-    assert_eq!(ask(&node, &both).await.status.as_u16(), 421, "two names");
-    let target = call(&node, "GET", "http://evil.example/api/v1/resources/queues", (&[], ""));
+    assert_eq!(request(&node, &both).await.status.as_u16(), 421, "two names");
+    let empty = Content { headers: &[], body: "" };
+    let target = call(&node, "GET", "http://evil.example/api/v1/resources/queues", empty);
     assert_eq!(target.await.status.as_u16(), 421, "a name in the target");
 }
 
 #[tokio::test]
-async fn one_that_listens_everywhere_answers_to_addresses_but_not_to_names() {
+async fn a_server_that_listens_on_all_addresses_accepts_addresses_but_not_names() {
     let listen = Some("0.0.0.0".parse().expect("an address"));
     let node = node(HttpSettings { listen, ..HttpSettings::default() }).await;
-    assert_eq!(ask(&node, &[("host", "10.1.2.3:7632")]).await.status.as_u16(), 200);
-    assert_eq!(ask(&node, &[("host", "evil.example:7632")]).await.status.as_u16(), 421);
+    assert_eq!(request(&node, &[("host", "10.1.2.3:7632")]).await.status.as_u16(), 200);
+    assert_eq!(request(&node, &[("host", "evil.example:7632")]).await.status.as_u16(), 421);
 }
 
 #[tokio::test]
-async fn probes_answer_to_any_name_and_documentation_to_links() {
+async fn probes_accept_any_host_and_documentation_accepts_links() {
     let node = node(HttpSettings::default()).await;
-    let odd = [("host", "balancer.example"), ("sec-fetch-site", "cross-site")];
+    let get = async |path: &str, headers: &[(&str, &str)]| {
+        call(&node, "GET", path, Content { headers, body: "" }).await.status.as_u16()
+    };
+    let balancer = [("host", "balancer.example"), ("sec-fetch-site", "cross-site")];
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(call(&node, "GET", path, (&odd, "")).await.status.as_u16(), 200, "{path}");
+        assert_eq!(get(path, &balancer).await, 200, "{path}");
     }
     let link = [("host", "localhost:7632"), ("sec-fetch-site", "cross-site")];
     for path in ["/health", "/docs", "/openapi.json"] {
-        assert_eq!(call(&node, "GET", path, (&odd, "")).await.status.as_u16(), 421, "{path}");
-        assert_eq!(call(&node, "GET", path, (&link, "")).await.status.as_u16(), 200, "{path}");
+        assert_eq!(get(path, &balancer).await, 421, "{path}");
+        assert_eq!(get(path, &link).await, 200, "{path}");
     }
 }
 
@@ -134,19 +140,21 @@ async fn pages_of_other_origins_are_refused() {
     ] {
         for extra in [None, Some(JSON)] {
             let all: Vec<_> = [own].into_iter().chain(headers.clone()).chain(extra).collect();
-            let answer = ask(&node, &all).await;
-            let expected = if fine { "" } else { "foreign_origin" };
+            let answer = request(&node, &all).await;
+            let expected = if fine { "" } else { "origin_not_allowed" };
             assert_eq!(code(&answer), expected, "{all:?}");
             assert_eq!(answer.status.as_u16() == 403, !fine, "{all:?}");
         }
     }
-    // A route in another shape, and a question before a request.
+    // A route with another error format, and a preflight request.
     let page = [own, ("origin", "http://evil.example"), JSON];
-    let answer = call(&node, "POST", "/api/v1/app", (&page, r#"{"name":"A"}"#)).await;
-    assert_eq!((answer.status.as_u16(), code(&answer)), (403, "foreign_origin".to_owned()));
-    let asks = [own, page[1], ("access-control-request-method", "POST")];
-    let answer = call(&node, Method::OPTIONS.as_str(), "/api/v1/push", (&asks, "")).await;
-    assert_eq!((answer.status.as_u16(), code(&answer)), (403, "foreign_origin".to_owned()));
+    let content = Content { headers: &page, body: r#"{"name":"A"}"# };
+    let answer = call(&node, "POST", "/api/v1/app", content).await;
+    assert_eq!((answer.status.as_u16(), code(&answer)), (403, "origin_not_allowed".to_owned()));
+    let preflight = [own, page[1], ("access-control-request-method", "POST")];
+    let content = Content { headers: &preflight, body: "" };
+    let answer = call(&node, Method::OPTIONS.as_str(), "/api/v1/push", content).await;
+    assert_eq!((answer.status.as_u16(), code(&answer)), (403, "origin_not_allowed".to_owned()));
 }
 
 #[tokio::test]
@@ -162,16 +170,16 @@ async fn configured_origins_are_allowed_and_no_others() {
         ("https://evil.example", "cross-site", false),
     ] {
         let headers = [own, ("origin", origin), ("sec-fetch-site", site), JSON];
-        assert_eq!(ask(&node, &headers).await.status.is_success(), fine, "{origin}");
+        assert_eq!(request(&node, &headers).await.status.is_success(), fine, "{origin}");
     }
     let load = [own, ("sec-fetch-site", "cross-site")];
-    assert_eq!(ask(&node, &load).await.status.as_u16(), 403, "a load that names no origin");
+    assert_eq!(request(&node, &load).await.status.as_u16(), 403, "a load that names no origin");
     let rebound = [("host", "evil.example"), ("origin", "https://app.example.org"), JSON];
-    assert_eq!(ask(&node, &rebound).await.status.as_u16(), 421);
+    assert_eq!(request(&node, &rebound).await.status.as_u16(), 421);
 }
 
 #[tokio::test]
-async fn a_body_must_say_that_it_is_json() {
+async fn a_body_needs_a_json_content_type() {
     let node = node(HttpSettings::default()).await;
     for (kind, status) in [
         ("application/json", 201),
@@ -183,19 +191,20 @@ async fn a_body_must_say_that_it_is_json() {
         ("text/plain; application/json", 415),
         ("", 415),
     ] {
-        let answer = ask(&node, &[("content-type", kind)]).await;
+        let answer = request(&node, &[("content-type", kind)]).await;
         assert_eq!(answer.status.as_u16(), status, "{kind}");
     }
-    let untyped = call(&node, "POST", "/api/v1/push", (&[], PUSH)).await;
+    let content = Content { headers: &[], body: PUSH };
+    let untyped = call(&node, "POST", "/api/v1/push", content).await;
     assert_eq!((untyped.status.as_u16(), code(&untyped).as_str()), (415, "unsupported_media_type"));
     assert!(untyped.error().contains("Content-Type: application/json"), "{}", untyped.error());
 }
 
 #[tokio::test]
-async fn with_keys_the_key_decides_not_the_name() {
+async fn with_api_keys_the_host_name_is_not_checked() {
     let access = AccessOptions { api_key: Some("k".into()), ..AccessOptions::default() };
     let node = Node::guarded(HttpSettings::default(), None, access).await;
     let headers = [("host", "anything.example"), ("authorization", "Bearer k"), JSON];
-    assert_eq!(ask(&node, &headers).await.status.as_u16(), 201);
-    assert_eq!(ask(&node, &headers[..1]).await.status.as_u16(), 401);
+    assert_eq!(request(&node, &headers).await.status.as_u16(), 201);
+    assert_eq!(request(&node, &headers[..1]).await.status.as_u16(), 401);
 }

@@ -31,7 +31,7 @@ async fn send(address: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-/// All that the server sends until it closes the connection.
+/// Reads everything that the server sends until it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
     let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_string(&mut text));
@@ -42,7 +42,7 @@ async fn rest(mut stream: TcpStream) -> String {
 const PARK: &str = "GET /api/v1/pop/queue/q?wait=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[tokio::test]
-async fn headers_that_never_end_end_the_connection() {
+async fn headers_that_do_not_arrive_in_time_end_the_connection() {
     let node = Node::start().await;
     let header_timeout = Duration::from_millis(50);
     let running = run(&node, ServerOptions { header_timeout, ..Default::default() }).await;
@@ -51,7 +51,7 @@ async fn headers_that_never_end_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_is_told_so() {
+async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let body_timeout = Duration::from_millis(50);
     let node = Node::with(HttpSettings { body_timeout, ..HttpSettings::default() }).await;
     let running = run(&node, ServerOptions::default()).await;
@@ -76,7 +76,7 @@ async fn a_client_that_hangs_up_leaves_no_waiter_and_no_lease() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_a_connection_is_refused_politely() {
+async fn a_connection_beyond_the_limit_is_answered_503() {
     let node = Node::start().await;
     let running = run(&node, ServerOptions { connections_max: 1, ..Default::default() }).await;
     let _held = send(running.address, PARK).await;
@@ -101,7 +101,7 @@ async fn shutdown_answers_parked_pops_and_closes() {
 }
 
 #[tokio::test]
-async fn during_the_drain_probes_are_told_and_requests_in_flight_finish() {
+async fn during_the_drain_probes_get_503_and_requests_in_flight_finish() {
     let node = Node::start().await;
     let running = run(&node, ServerOptions::default()).await;
     let body = r#"{"items":[{"queue":"q","payload":1}]}"#;

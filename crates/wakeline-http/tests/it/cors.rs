@@ -1,4 +1,4 @@
-//! Pages of other origins.
+//! Cross-origin resource sharing (CORS).
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -14,7 +14,7 @@ async fn node(origins: &[&str]) -> Node {
     Node::guarded(settings, None, access).await
 }
 
-async fn ask(node: &Node, method: &str, origin: Option<&str>) -> Answer {
+async fn request(node: &Node, method: &str, origin: Option<&str>) -> Answer {
     let mut request = Request::builder().method(method).uri("/api/v1/push");
     if let Some(origin) = origin {
         request = request.header("origin", origin);
@@ -35,7 +35,7 @@ fn allowed(answer: &Answer) -> Option<&str> {
 async fn without_settings_no_origin_is_allowed() {
     let node = node(&[]).await;
     for method in ["OPTIONS", "POST"] {
-        let answer = ask(&node, method, Some("https://app.example.org")).await;
+        let answer = request(&node, method, Some("https://app.example.org")).await;
         assert_eq!((answer.status, allowed(&answer)), (StatusCode::UNAUTHORIZED, None));
     }
 }
@@ -44,26 +44,27 @@ async fn without_settings_no_origin_is_allowed() {
 async fn named_origins_are_allowed_and_no_others() {
     let node = node(&["https://app.example.org", "http://localhost:3000"]).await;
     for origin in ["https://app.example.org", "http://localhost:3000"] {
-        let asked = ask(&node, "OPTIONS", Some(origin)).await;
-        assert_eq!((asked.status, allowed(&asked)), (StatusCode::NO_CONTENT, Some(origin)));
-        let methods = asked.headers["access-control-allow-methods"].to_str().expect("a text");
+        let answer = request(&node, "OPTIONS", Some(origin)).await;
+        assert_eq!((answer.status, allowed(&answer)), (StatusCode::NO_CONTENT, Some(origin)));
+        let methods = answer.headers["access-control-allow-methods"].to_str().expect("a text");
         assert!(methods.contains("DELETE"), "{methods}");
-        let headers = asked.headers["access-control-allow-headers"].to_str().expect("a text");
+        let headers = answer.headers["access-control-allow-headers"].to_str().expect("a text");
         assert!(headers.contains("authorization"), "{headers}");
-        assert_eq!(asked.headers["vary"], "origin");
-        // A refusal can be read, too.
-        let refused = ask(&node, "POST", Some(origin)).await;
+        assert_eq!(answer.headers["vary"], "origin");
+        // The page can read an error response too.
+        let refused = request(&node, "POST", Some(origin)).await;
         assert_eq!((refused.status, allowed(&refused)), (StatusCode::UNAUTHORIZED, Some(origin)));
     }
     for origin in [Some("https://app.example.org.evil.example"), Some("null"), None] {
-        let asked = ask(&node, "OPTIONS", origin).await;
-        assert_eq!((asked.status, allowed(&asked)), (StatusCode::UNAUTHORIZED, None), "{origin:?}");
+        let answer = request(&node, "OPTIONS", origin).await;
+        let found = (answer.status, allowed(&answer));
+        assert_eq!(found, (StatusCode::UNAUTHORIZED, None), "{origin:?}");
     }
 }
 
 #[tokio::test]
 async fn all_origins_may_be_allowed_but_never_with_credentials() {
     let node = node(&["*"]).await;
-    let asked = ask(&node, "OPTIONS", Some("https://anything.example")).await;
-    assert_eq!((asked.status, allowed(&asked)), (StatusCode::NO_CONTENT, Some("*")));
+    let answer = request(&node, "OPTIONS", Some("https://anything.example")).await;
+    assert_eq!((answer.status, allowed(&answer)), (StatusCode::NO_CONTENT, Some("*")));
 }

@@ -1,12 +1,12 @@
-//! Dead letters over HTTP: list, inspect, purge, redrive.
+//! Dead letters over HTTP: listing, reading, purging and redriving.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::Node;
 
-/// Gives messages up in the group `g`.
-async fn bury(node: &Node, queue: &str, ids: &[&str]) {
+/// Pushes messages and makes them dead letters of the group `g`.
+async fn give_up(node: &Node, queue: &str, ids: &[&str]) {
     node.push(queue, ids).await;
     for id in ids {
         let popped = node.get(&format!("/api/v1/pop/queue/{queue}?consumerGroup=g")).await.json();
@@ -24,7 +24,7 @@ async fn list(node: &Node, query: &str) -> Value {
 #[tokio::test]
 async fn dead_letters_are_listed_with_their_total() {
     let node = Node::start().await;
-    bury(&node, "q", &["a", "b", "c"]).await;
+    give_up(&node, "q", &["a", "b", "c"]).await;
     let page = list(&node, "queue=q&limit=1&offset=1").await;
     assert_eq!(page["pagination"], json!({"limit": 1, "offset": 1, "total": 3}));
     assert_eq!(page["messages"][0]["transactionId"], "b");
@@ -50,7 +50,7 @@ async fn a_redrive_to_a_full_queue_is_not_refused() {
     node.push("narrow", &["full"]).await;
     let refused = json!({"items": [{"queue": "narrow", "payload": 1}]});
     assert_eq!(node.post("/api/v1/push", refused.to_string()).await.status, 429);
-    bury(&node, "q", &["a", "b"]).await;
+    give_up(&node, "q", &["a", "b"]).await;
     let body = json!({"filter": {"queue": "q"}, "toQueue": "narrow"});
     let job = node.expect(202, "POST", "/api/v1/dlq/redrive", body).await;
     let path = format!("/api/v1/dlq/redrive/{}", job["job"].as_str().expect("an id"));
@@ -62,10 +62,10 @@ async fn a_redrive_to_a_full_queue_is_not_refused() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_purged_only_as_meant() {
+async fn dead_letters_are_purged_only_by_a_filter_or_explicit_confirmation() {
     let node = Node::start().await;
-    bury(&node, "q", &["a", "b"]).await;
-    bury(&node, "r", &["c"]).await;
+    give_up(&node, "q", &["a", "b"]).await;
+    give_up(&node, "r", &["c"]).await;
     assert_eq!(node.call("DELETE", "/api/v1/dlq", "").await.status, StatusCode::BAD_REQUEST);
     let id = list(&node, "queue=q").await["messages"][0]["deadLetterId"].clone();
     let one = format!("/api/v1/dlq/{}", id.as_str().expect("an id"));
@@ -78,9 +78,9 @@ async fn dead_letters_are_purged_only_as_meant() {
 }
 
 #[tokio::test]
-async fn a_redrive_reaches_those_who_wait() {
+async fn a_redrive_wakes_waiting_consumers() {
     let node = Node::working().await;
-    bury(&node, "q", &["a", "b"]).await;
+    give_up(&node, "q", &["a", "b"]).await;
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&consumerGroup=g&batch=5";
     let pop = tokio::spawn(async move { crate::support::Answer::of(app, path).await });
@@ -98,7 +98,7 @@ async fn a_redrive_reaches_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_redrive_is_refused_if_it_is_not_clear() {
+async fn an_invalid_or_unconfirmed_redrive_is_refused() {
     let node = Node::start().await;
     let cases = [
         json!({}),

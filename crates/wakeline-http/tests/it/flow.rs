@@ -1,4 +1,4 @@
-//! Orchestrations driven over HTTP, as another language would.
+//! Orchestrations driven over HTTP, as clients in other languages do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn forever(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Its activity fails, and is tried again in an hour.
+/// An orchestration whose activity fails and is retried after an hour.
 async fn retrying(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     let backoff = Backoff::Fixed { delay_ms: 3_600_000 };
     ctx.activity::<_, ()>("charge", ()).attempts(2).backoff(backoff).await
@@ -56,7 +56,7 @@ async fn start(node: &Node, name: &str, instance: &str, input: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_language_can_drive_an_instance_from_start_to_end() {
+async fn an_instance_can_be_driven_over_http_from_start_to_end() {
     let node = Node::start().await;
     let runtime = runtime(&node).await;
     start(&node, "approval", "o-7", json!(7)).await;
@@ -64,9 +64,9 @@ async fn another_language_can_drive_an_instance_from_start_to_end() {
     assert_eq!(again.status, StatusCode::OK);
     assert_eq!(again.json()["started"], false);
 
-    let told = node.get(&format!("{BASE}/o-7/wait?statusVersion=0&timeout=60000")).await.json();
-    assert_eq!(told["status"], "waiting for approval");
-    assert_eq!((&told["state"], &told["statusVersion"]), (&json!("running"), &json!(1)));
+    let found = node.get(&format!("{BASE}/o-7/wait?statusVersion=0&timeout=60000")).await.json();
+    assert_eq!(found["status"], "waiting for approval");
+    assert_eq!((&found["state"], &found["statusVersion"]), (&json!("running"), &json!(1)));
     assert_eq!(node.get(&format!("{BASE}/o-7/kv/order")).await.json(), 7);
     assert_eq!(node.get(&format!("{BASE}/o-7/kv")).await.json(), json!({ "order": 7 }));
 
@@ -93,7 +93,7 @@ async fn another_language_can_drive_an_instance_from_start_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retried_activities_are_seen_in_the_instance_and_its_history() {
+async fn retried_activities_are_returned_with_the_instance_and_its_history() {
     let node = Node::start().await;
     let runtime = runtime(&node).await;
     start(&node, "retrying", "r", Value::Null).await;
@@ -166,13 +166,13 @@ async fn instances_are_cancelled_terminated_and_deleted() {
     assert_eq!(node.get(&format!("{BASE}/c")).await.status, StatusCode::NOT_FOUND);
     let purged = node.post(&format!("{BASE}/purge"), r#"{"instances":["a","b"]}"#).await;
     assert_eq!(purged.json()["instances"], 2, "{}", purged.json());
-    let unsaid = node.post(&format!("{BASE}/purge"), "{}").await;
-    assert_eq!(unsaid.status, StatusCode::BAD_REQUEST);
+    let unfiltered = node.post(&format!("{BASE}/purge"), "{}").await;
+    assert_eq!(unfiltered.status, StatusCode::BAD_REQUEST);
     runtime.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn pending_instances_are_seen_and_can_be_terminated() {
+async fn pending_instances_are_listed_and_can_be_terminated() {
     let node = Node::start().await;
     start(&node, "unknown", "a", Value::Null).await;
     start(&node, "unknown", "b", Value::Null).await;
@@ -187,11 +187,11 @@ async fn pending_instances_are_seen_and_can_be_terminated() {
     assert_eq!(ids("").await, ["b", "a"]);
     assert_eq!(ids("?name=unknown&state=pending,running").await, ["b", "a"]);
     assert!(ids("?state=running").await.is_empty());
-    let told = node.get(&format!("{BASE}/a")).await.json();
-    assert_eq!((&told["state"], &told["name"]), (&json!("pending"), &json!("unknown")));
+    let found = node.get(&format!("{BASE}/a")).await.json();
+    assert_eq!((&found["state"], &found["name"]), (&json!("pending"), &json!("unknown")));
     node.post(&format!("{BASE}/a/suspend"), r#"{"reason":"for a look"}"#).await;
-    let told = node.get(&format!("{BASE}/a")).await.json();
-    let seen = (&told["state"], &told["suspended"]);
+    let found = node.get(&format!("{BASE}/a")).await.json();
+    let seen = (&found["state"], &found["suspended"]);
     assert_eq!(seen, (&json!("suspended"), &json!("for a look")));
     assert_eq!(ids("?state=suspended").await, ["a"]);
     assert_eq!(node.post(&format!("{BASE}/b/terminate"), "").await.json()["changed"], true);
@@ -199,7 +199,7 @@ async fn pending_instances_are_seen_and_can_be_terminated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_worker_claims_is_waiting_with_a_reason() {
+async fn unclaimed_work_is_reported_as_waiting_with_a_reason() {
     let node = Node::start().await;
     let runtime = runtime(&node).await;
     start(&node, "unknown", "a", Value::Null).await;
@@ -219,8 +219,8 @@ async fn what_no_worker_claims_is_waiting_with_a_reason() {
     let listed = waiting().await;
     assert_eq!(listed.len(), 1, "{listed:?}");
     let reason = "no worker has claimed orchestration `unknown`";
-    let told = node.get(&format!("{BASE}/a")).await.json();
-    for one in [&listed[0], &told] {
+    let found = node.get(&format!("{BASE}/a")).await.json();
+    for one in [&listed[0], &found] {
         assert_eq!((&one["instance"], &one["state"]), (&json!("a"), &json!("pending")));
         assert_eq!(one["waiting"]["reason"], reason);
         assert!(one["waiting"]["since"].is_string());
@@ -236,7 +236,7 @@ async fn what_no_worker_claims_is_waiting_with_a_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_exist_is_404_and_bad_input_is_named() {
+async fn unknown_instances_are_404_and_errors_name_bad_input() {
     let node = Node::start().await;
     for (method, path) in [
         ("GET", "x"),
@@ -263,7 +263,7 @@ async fn what_does_not_exist_is_404_and_bad_input_is_named() {
     assert!(empty.error().contains("orchestration must not be empty"), "{}", empty.error());
     let odd = node.get(&format!("{BASE}/x/wait?timeout=-1")).await;
     assert!(odd.error().contains("timeout"), "{}", odd.error());
-    // Nobody can run it here, so it waits; an event may come before it is even started.
+    // No worker can run the instance, so it waits. An event may come before it is started.
     let early = node.post(&format!("{BASE}/later/events/go?early=true"), "1").await;
     assert_eq!(early.status, StatusCode::ACCEPTED);
     let unstarted = node.get("/api/v1/mailboxes").await.json();
@@ -283,7 +283,7 @@ async fn what_does_not_exist_is_404_and_bad_input_is_named() {
 }
 
 #[tokio::test]
-async fn mailboxes_of_ids_that_were_never_started_are_listed_page_by_page() {
+async fn mailboxes_of_unstarted_instances_are_listed_in_pages() {
     let node = Node::start().await;
     for id in ["b", "a", "c"] {
         node.post(&format!("{BASE}/{id}/events/go?early=true"), "1").await;

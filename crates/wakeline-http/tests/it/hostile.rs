@@ -1,4 +1,4 @@
-//! Bad input: the status is right, the error names what is wrong, nothing is stored.
+//! Invalid input: the status is right, the error names what is wrong, and nothing is stored.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -7,7 +7,7 @@ use wakeline_http::HttpSettings;
 use crate::support::Node;
 
 #[tokio::test]
-async fn numbers_out_of_range_name_their_parameter() {
+async fn errors_name_the_parameter_that_is_out_of_range() {
     let node = Node::start().await;
     let bad = ["-1", "0x1", "9223372036854775808", "1e400", "", "1.5", "NaN", "%00"];
     for name in ["batch", "partitions", "timeout"] {
@@ -61,7 +61,7 @@ async fn odd_names_are_distinct_or_refused() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_not_what_they_should_be() {
+async fn errors_name_the_invalid_part_of_a_body() {
     let node = Node::start().await;
     let deep = format!(r#"{{"items":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     for (body, named) in [
@@ -87,7 +87,7 @@ async fn bodies_that_are_not_what_they_should_be() {
 }
 
 #[tokio::test]
-async fn payloads_come_back_byte_for_byte() {
+async fn payloads_are_returned_byte_for_byte() {
     let node = Node::start().await;
     let payload =
         r#"{"s":"\ud800 \u0000 ü","n":1e400,"big":123456789012345678901234567890,"a": [ ]}"#;
@@ -99,7 +99,7 @@ async fn payloads_come_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn wrong_types_and_sizes_have_their_own_statuses() {
+async fn wrong_content_types_sizes_and_methods_have_their_own_statuses() {
     let settings = HttpSettings { body_bytes_max: 1000, ..HttpSettings::default() };
     let node = Node::with(settings).await;
     let answer = node.post("/api/v1/push", "x".repeat(1001)).await;
@@ -140,7 +140,7 @@ async fn too_many_messages_in_one_request_are_refused() {
 }
 
 #[tokio::test]
-async fn what_nests_too_deeply_is_refused_and_never_stored() {
+async fn json_that_nests_too_deeply_is_refused() {
     let node = Node::start().await;
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let push =
@@ -158,7 +158,7 @@ async fn what_nests_too_deeply_is_refused_and_never_stored() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_answer_takes_no_message() {
+async fn a_head_request_claims_no_message() {
     let node = Node::start().await;
     node.push("q", &["only"]).await;
     for path in ["/api/v1/pop/queue/q?autoAck=true", "/api/v1/pop?autoAck=true"] {

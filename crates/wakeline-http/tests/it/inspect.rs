@@ -1,11 +1,11 @@
-//! How queues stand, over HTTP.
+//! Message counts of queues, over HTTP.
 
 use serde_json::{Value, json};
 
 use crate::access::ROOT;
 use crate::support::Node;
 
-/// Pushes three messages, takes two, and settles one of them.
+/// Pushes three messages, pops two, and settles one of them.
 async fn busy(node: &Node, queue: &str) {
     node.push(queue, &["a", "b", "c"]).await;
     let popped = node.get(&format!("/api/v1/pop/queue/{queue}?batch=2")).await.json();
@@ -19,7 +19,7 @@ async fn read(node: &Node, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn queues_tell_how_they_stand() {
+async fn queues_report_their_message_counts() {
     let node = Node::start().await;
     busy(&node, "n.t").await;
     node.push("other", &["x"]).await;
@@ -48,9 +48,9 @@ async fn queues_tell_how_they_stand() {
     assert_eq!(status["queue"]["config"]["leaseTime"], 300);
     assert_eq!(status["partitions"][0]["cursor"]["totalConsumed"], 1);
     let messages = read(&node, "status/queues/n.t/messages?limit=2").await;
-    let stands = |index: usize| (&messages[index]["transactionId"], &messages[index]["status"]);
-    assert_eq!(stands(0), (&json!("c"), &json!("pending")));
-    assert_eq!(stands(1), (&json!("b"), &json!("processing")));
+    let state = |index: usize| (&messages[index]["transactionId"], &messages[index]["status"]);
+    assert_eq!(state(0), (&json!("c"), &json!("pending")));
+    assert_eq!(state(1), (&json!("b"), &json!("processing")));
     for path in [
         "resources/queues/x",
         "status/queues/x",
@@ -63,7 +63,7 @@ async fn queues_tell_how_they_stand() {
 }
 
 #[tokio::test]
-async fn depth_is_told_for_a_group_before_its_first_poll_too() {
+async fn depth_is_counted_for_a_group_before_its_first_poll() {
     let node = Node::start().await;
     busy(&node, "q").await;
     let depth = json!({"queue": "q", "group": null, "pending": 2, "partitionsPending": 1,
@@ -79,7 +79,7 @@ async fn depth_is_told_for_a_group_before_its_first_poll_too() {
 }
 
 #[tokio::test]
-async fn namespaces_and_tasks_add_up() {
+async fn namespaces_and_tasks_sum_their_queues() {
     let node = Node::start().await;
     busy(&node, "n.t").await;
     busy(&node, "n.u").await;

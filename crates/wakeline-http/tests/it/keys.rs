@@ -1,4 +1,4 @@
-//! The life of keys, and what is told of those who use them.
+//! The lifecycle of API keys, and how their use is recorded.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::access::ROOT;
 use crate::support::Node;
 
 #[tokio::test]
-async fn messages_say_who_pushed_them_whatever_clients_say() {
+async fn the_producer_of_a_message_comes_from_the_credentials() {
     let node = Node::keyed(ROOT).await;
     let made = node.named_key("ci", &["queue:*:*"]).await;
     let key = made["key"].as_str().expect("a key");
@@ -23,7 +23,7 @@ async fn messages_say_who_pushed_them_whatever_clients_say() {
 }
 
 #[tokio::test]
-async fn keys_are_made_rotated_and_revoked() {
+async fn keys_are_created_rotated_and_revoked() {
     let node = Node::keyed(ROOT).await;
     let works = async |key: &Value| {
         let key = key.as_str().expect("a key");
@@ -67,7 +67,7 @@ async fn keys_are_made_rotated_and_revoked() {
 }
 
 #[tokio::test]
-async fn a_server_that_gets_a_key_is_open_no_more() {
+async fn a_server_with_a_key_requires_credentials() {
     let node = Node::start().await;
     assert_eq!(node.get("/api/v1/consumer-groups").await.status, StatusCode::OK);
     let body = json!({"name": "first", "scopes": ["*:*:*"]}).to_string();
@@ -80,7 +80,7 @@ async fn a_server_that_gets_a_key_is_open_no_more() {
 }
 
 #[tokio::test]
-async fn administrative_acts_are_in_the_audit_and_others_are_not() {
+async fn only_administrative_actions_are_audited() {
     let node = Node::keyed(ROOT).await;
     let made = node.named_key("ops", &["*:*:*"]).await;
     let key = made["key"].as_str().expect("a key").to_owned();
@@ -131,14 +131,14 @@ async fn administrative_acts_are_in_the_audit_and_others_are_not() {
         "key:ops application.delete a",
         "key:ops event_type.create ",
     ];
-    assert_eq!(node.acts().await, expected);
+    assert_eq!(node.audit_log().await, expected);
     let path = "/api/v1/audit?act=orchestration.delete&actor=key:ops&limit=1";
     let entry = node.root("GET", path, Value::Null).await["entries"][0].clone();
     assert_eq!(entry["detail"], "force=true");
 }
 
 #[tokio::test]
-async fn refusals_say_what_is_missing() {
+async fn refusals_name_the_missing_scope_or_credentials() {
     let node = Node::keyed(ROOT).await;
     let key = node.key(&["queue:push:orders", "queue:read:orders"]).await;
     for (method, path, scope) in [

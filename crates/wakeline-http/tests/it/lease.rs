@@ -1,4 +1,4 @@
-//! A lease identifies its group, and transactions are checked before anything is looked up.
+//! A lease identifies its group, and permissions of a transaction are checked before lookups.
 
 use serde_json::{Value, json};
 use wakeline_core::LeaseId;
@@ -8,7 +8,7 @@ use crate::support::Node;
 
 const NONE: Value = Value::Null;
 
-/// Pops one message for a group: the names that an ack of it needs.
+/// Pops one message for a group. Returns the fields that an ack of the message needs.
 async fn popped(node: &Node, group: &str) -> Value {
     let path = format!("/api/v1/pop/queue/q?consumerGroup={group}");
     let message = node.expect(200, "GET", &path, NONE).await["messages"][0].clone();
@@ -22,7 +22,7 @@ fn with(mut body: Value, name: &str, value: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_ack_needs_no_group_beside_its_lease() {
+async fn an_ack_with_a_lease_needs_no_group() {
     let node = Node::start().await;
     node.push("q", &["a", "b", "c", "d"]).await;
     let ack = popped(&node, "g").await;
@@ -45,9 +45,9 @@ async fn an_ack_needs_no_group_beside_its_lease() {
     node.expect(409, "POST", "/api/v1/ack", named).await;
 
     let ack = with(popped(&node, "g").await, "type", "ack");
-    let foreign = with(ack.clone(), "consumerGroup", "other");
-    let refused =
-        node.expect(409, "POST", "/api/v1/transaction", json!({"operations": [foreign]})).await;
+    let other_group = with(ack.clone(), "consumerGroup", "other");
+    let body = json!({"operations": [other_group]});
+    let refused = node.expect(409, "POST", "/api/v1/transaction", body).await;
     assert_eq!((&refused["success"], &refused["code"]), (&json!(false), &json!("stale_lease")));
     node.expect(200, "POST", "/api/v1/transaction", json!({"operations": [ack]})).await;
 
@@ -61,7 +61,7 @@ async fn an_ack_needs_no_group_beside_its_lease() {
 }
 
 #[tokio::test]
-async fn a_transaction_tells_nothing_of_what_its_key_does_not_cover() {
+async fn a_transaction_reveals_nothing_beyond_the_scopes_of_its_key() {
     let node = Node::keyed(ROOT).await;
     let start = json!({"name": "n", "instance": "theirs"});
     node.root("POST", "/api/v1/orchestrations", start).await;
@@ -73,27 +73,27 @@ async fn a_transaction_tells_nothing_of_what_its_key_does_not_cover() {
         (answer.status.as_u16(), answer.json()["error"].clone())
     };
     let signal = |instance: &str| json!({"type": "signal", "instance": instance, "event": "e"});
-    let there = call(signal("theirs")).await;
-    assert_eq!(there.0, 404);
-    assert_eq!(there, call(signal("nowhere")).await);
+    let existing = call(signal("theirs")).await;
+    assert_eq!(existing.0, 404);
+    assert_eq!(existing, call(signal("nowhere")).await);
     let emit = |application: &str| {
         json!({"type": "emit", "application": application, "eventType": "a.b",
             "payload": {}})
     };
-    let there = call(emit("theirs")).await;
-    assert_eq!(there.0, 404);
-    assert_eq!(there, call(emit("nowhere")).await);
+    let existing = call(emit("theirs")).await;
+    assert_eq!(existing.0, 404);
+    assert_eq!(existing, call(emit("nowhere")).await);
 }
 
 #[tokio::test]
-async fn a_transaction_is_bounded_and_its_refusals_have_codes() {
+async fn a_transaction_is_limited_and_its_refusals_have_codes() {
     let node = Node::start().await;
     let signal = |n: usize| json!({"type": "signal", "instance": format!("i{n}"), "event": "e"});
     let many: Vec<_> = (0..101).map(signal).collect();
     let refused =
         node.expect(400, "POST", "/api/v1/transaction", json!({"operations": many})).await;
-    assert!(refused["error"].as_str().expect("words").contains("the limit of 100"), "{refused}");
-    let emit = json!({"type": "emit", "application": "nobody", "eventType": "a.b", "payload": {}});
+    assert!(refused["error"].as_str().expect("a text").contains("the limit of 100"), "{refused}");
+    let emit = json!({"type": "emit", "application": "none", "eventType": "a.b", "payload": {}});
     let refused =
         node.expect(409, "POST", "/api/v1/transaction", json!({"operations": [emit]})).await;
     assert_eq!(refused["code"], "not_found", "{refused}");
@@ -101,11 +101,11 @@ async fn a_transaction_is_bounded_and_its_refusals_have_codes() {
     let push = json!({"type": "push", "items": [{"queue": "q", "payload": 1}]});
     let body = json!({"operations": [push], "requiredLeases": leases});
     let refused = node.expect(400, "POST", "/api/v1/transaction", body).await;
-    assert!(refused["error"].as_str().expect("words").contains("the limit of 10000"), "{refused}");
+    assert!(refused["error"].as_str().expect("a text").contains("the limit of 10000"), "{refused}");
 }
 
 #[tokio::test]
-async fn the_name_of_a_partition_is_not_taken_for_its_id() {
+async fn a_partition_name_is_not_accepted_as_an_id() {
     let node = Node::start().await;
     node.push("q", &["a"]).await;
     let ack = with(popped(&node, "g").await, "partitionId", "Default");
@@ -119,23 +119,23 @@ async fn the_name_of_a_partition_is_not_taken_for_its_id() {
         ("GET", "/api/v1/traces/Default/a", NONE),
     ] {
         let refused = node.expect(400, method, path, body).await;
-        let error = refused["error"].as_str().expect("words");
+        let error = refused["error"].as_str().expect("a text");
         assert!(error.contains("\"Default\" is not an id"), "{path} {error}");
     }
 }
 
-/// The published PHP client sends `[]` where it has nothing to say.
+/// The published PHP client sends `[]` for an empty object.
 #[tokio::test]
-async fn an_empty_list_is_an_empty_object_where_a_body_may_be_omitted() {
+async fn an_empty_list_counts_as_an_omitted_body() {
     let node = Node::start().await;
     node.push("q", &["a"]).await;
     let lease = popped(&node, "g").await["leaseId"].as_str().expect("a lease").to_owned();
     node.expect(200, "POST", &format!("/api/v1/lease/{lease}/extend"), json!([])).await;
 }
 
-/// Leases name groups by numbers, which somebody else can count.
+/// Leases name groups by numbers, which other callers could guess.
 #[tokio::test]
-async fn an_ack_does_not_tell_whether_a_group_exists_that_its_key_does_not_cover() {
+async fn an_ack_does_not_reveal_groups_beyond_the_scopes_of_its_key() {
     let node = Node::keyed(ROOT).await;
     let push = json!({"items": [{"queue": "theirs", "payload": 1, "transactionId": "a"}]});
     node.root("POST", "/api/v1/push", push).await;

@@ -1,4 +1,4 @@
-//! The HTTP face over the in-memory oracle: wire shapes, statuses, limits, connections.
+//! The HTTP API over the in-memory oracle: wire formats, statuses, limits and connections.
 
 mod access;
 mod analytics;

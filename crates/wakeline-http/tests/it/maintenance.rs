@@ -1,4 +1,4 @@
-//! Maintenance: pushes that are held back or refused, pops that pause.
+//! Maintenance: pushes that are held back or refused, and pops that are paused.
 
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,11 @@ fn ids(popped: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pushes_are_buffered_and_delivered_in_order_after_the_end() {
+async fn pushes_are_buffered_and_delivered_in_order_after_the_maintenance() {
     let node = Node::start().await;
-    let told = node.expect(200, "GET", PATH, NONE).await;
-    assert_eq!((&told["maintenanceMode"], &told["mode"]), (&json!(false), &json!("hold")));
-    assert_eq!(told["bufferHealthy"], true);
+    let found = node.expect(200, "GET", PATH, NONE).await;
+    assert_eq!((&found["maintenanceMode"], &found["mode"]), (&json!(false), &json!("hold")));
+    assert_eq!(found["bufferHealthy"], true);
     let on = set(&node, json!({"enabled": true})).await;
     assert_eq!((&on["maintenanceMode"], &on["bufferedMessages"]), (&json!(true), &json!(0)));
     assert!(on["message"].is_string(), "{on}");
@@ -44,13 +44,13 @@ async fn pushes_are_buffered_and_delivered_in_order_after_the_end() {
     assert_eq!(again[0]["status"], "duplicate");
     assert_eq!(again[0]["message_id"], first[0]["message_id"]);
     node.expect(204, "GET", "/api/v1/pop/queue/q", NONE).await;
-    let told = node.expect(200, "GET", PATH, NONE).await;
+    let found = node.expect(200, "GET", PATH, NONE).await;
     assert_eq!(
-        (&told["bufferedMessages"], &told["bufferStats"]["pending"]),
+        (&found["bufferedMessages"], &found["bufferStats"]["pending"]),
         (&json!(2), &json!(2))
     );
     let buffers = node.get("/api/v1/status/buffers").await.json();
-    assert_eq!(buffers["pending"], told["bufferedMessages"]);
+    assert_eq!(buffers["pending"], found["bufferedMessages"]);
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&timeout=20000&batch=10";
     let waiting = tokio::spawn(async move { Answer::of(app, path).await });
@@ -58,13 +58,13 @@ async fn pushes_are_buffered_and_delivered_in_order_after_the_end() {
     let off = set(&node, json!({"enabled": false})).await;
     assert_eq!(off["maintenanceMode"], false);
     let popped = waiting.await.expect("no panic").json();
-    assert_eq!(ids(&popped), ["a", "b"], "who waits is woken by the end");
+    assert_eq!(ids(&popped), ["a", "b"], "the end of the maintenance wakes the waiting pop");
     let after = node.push("q", &["c"]).await;
     assert_eq!(after[0]["status"], "queued");
 }
 
 #[tokio::test]
-async fn a_transaction_tells_what_is_buffered() {
+async fn a_transaction_reports_buffered_messages() {
     let node = Node::start().await;
     set(&node, json!({"enabled": true, "mode": "hold"})).await;
     let operations = json!({"operations": [
@@ -78,7 +78,7 @@ async fn a_transaction_tells_what_is_buffered() {
 }
 
 #[tokio::test]
-async fn refused_pushes_say_when_to_come_back_and_store_nothing() {
+async fn refused_pushes_have_retry_after_and_store_nothing() {
     let settings = HttpSettings { maintenance_pushes: PushGate::Refuse, ..HttpSettings::default() };
     let node = Node::with(settings).await;
     let on = set(&node, json!({"enabled": true})).await;
@@ -102,19 +102,19 @@ async fn refused_pushes_say_when_to_come_back_and_store_nothing() {
 }
 
 #[tokio::test]
-async fn paused_pops_wait_and_get_nothing_while_leases_are_settled() {
+async fn paused_pops_wait_and_return_nothing_while_leases_can_be_settled() {
     let node = Node::start().await;
     node.push("q", &["a", "b"]).await;
     let first = node.expect(200, "GET", "/api/v1/pop/queue/q", NONE).await;
-    let told = pause(&node, true).await;
-    assert_eq!(told["popMaintenanceMode"], true);
+    let paused = pause(&node, true).await;
+    assert_eq!(paused["popMaintenanceMode"], true);
     let at_once = node.expect(200, "GET", "/api/v1/pop/queue/other", NONE).await;
     assert_eq!((&at_once["paused"], &at_once["messages"]), (&json!(true), &json!([])));
     let started = Instant::now();
     let path = "/api/v1/pop/queue/other?wait=true&timeout=300";
     let waited = node.expect(200, "GET", path, NONE).await;
     assert_eq!(waited["paused"], true);
-    assert!(started.elapsed() >= Duration::from_millis(300), "a pause makes nobody spin");
+    assert!(started.elapsed() >= Duration::from_millis(300), "a paused pop waits for its timeout");
     let message = &first["messages"][0];
     let ack = json!({"transactionId": "a", "partitionId": message["partitionId"],
         "leaseId": message["leaseId"], "status": "completed"});
@@ -126,13 +126,13 @@ async fn paused_pops_wait_and_get_nothing_while_leases_are_settled() {
     node.parked(1).await;
     pause(&node, false).await;
     assert_eq!(ids(&waiting.await.expect("no panic").json()), ["b"]);
-    let told = node.expect(200, "GET", POP, NONE).await;
-    assert_eq!(told["popMaintenanceMode"], false);
+    let found = node.expect(200, "GET", POP, NONE).await;
+    assert_eq!(found["popMaintenanceMode"], false);
     node.expect(204, "GET", "/api/v1/pop/queue/q", NONE).await;
 }
 
 #[tokio::test]
-async fn a_parked_pop_outlasts_a_pause_that_begins_after_it() {
+async fn a_waiting_pop_continues_after_a_pause() {
     let node = Node::start().await;
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&timeout=20000";
@@ -142,13 +142,13 @@ async fn a_parked_pop_outlasts_a_pause_that_begins_after_it() {
     node.push("q", &["a"]).await;
     let begun = node.expect(200, "GET", "/api/v1/pop/queue/q", NONE).await;
     assert_eq!(begun["paused"], true);
-    assert!(!waiting.is_finished(), "it goes on waiting");
+    assert!(!waiting.is_finished(), "the pop continues to wait");
     pause(&node, false).await;
     assert_eq!(ids(&waiting.await.expect("no panic").json()), ["a"]);
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_wish_is_named() {
+async fn invalid_maintenance_requests_are_refused() {
     let node = Node::start().await;
     for (path, body) in [
         (PATH, json!({})),
@@ -186,7 +186,8 @@ async fn a_maintenance_is_audited() {
         .expect("a request");
     let entries = node.send(audit).await.json();
     let entries = entries["entries"].as_array().expect("a list").clone();
-    let told: Vec<_> = entries.iter().map(|entry| (&entry["target"], &entry["detail"])).collect();
+    let found: Vec<_> = entries.iter().map(|entry| (&entry["target"], &entry["detail"])).collect();
     let (pops, pushes) = ((json!("pops"), json!("pause")), (json!("pushes"), json!("hold")));
-    assert_eq!(told, [(&pops.0, &pops.1), (&pushes.0, &pushes.1)], "what changed nothing is not");
+    let expected = [(&pops.0, &pops.1), (&pushes.0, &pushes.1)];
+    assert_eq!(found, expected, "requests that changed nothing are not audited");
 }

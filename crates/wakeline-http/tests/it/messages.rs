@@ -1,4 +1,4 @@
-//! Messages over HTTP: looked through, retried, given up; queues cleared, partitions deleted.
+//! Messages over HTTP: listing, retrying and giving up; clearing queues, deleting partitions.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -36,28 +36,28 @@ async fn messages_are_listed_by_state_and_time() {
 }
 
 #[tokio::test]
-async fn messages_are_retried_and_given_up_by_hand() {
+async fn messages_can_be_retried_and_given_up() {
     let node = Node::start().await;
     node.push("q", &["a", "b"]).await;
     let popped = node.get("/api/v1/pop/queue/q").await.json();
     let partition = popped["partitionId"].as_str().expect("an id").to_owned();
-    let act = |id: &str, what: &str| format!("/api/v1/messages/{partition}/{id}/{what}");
-    for what in ["retry", "dlq"] {
-        let answer = node.expect(409, "POST", &act("a", what), Value::Null).await;
+    let path = |id: &str, action: &str| format!("/api/v1/messages/{partition}/{id}/{action}");
+    for action in ["retry", "dlq"] {
+        let answer = node.expect(409, "POST", &path("a", action), Value::Null).await;
         assert_eq!(answer["code"], "conflict");
     }
     let why = json!({"error": "not wanted"});
-    let done = node.expect(200, "POST", &act("b", "dlq"), why).await;
+    let done = node.expect(200, "POST", &path("b", "dlq"), why).await;
     assert_eq!(
         (&done["success"], &done["consumerGroup"]),
         (&json!(true), &json!("__QUEUE_MODE__"))
     );
     let letters = node.get("/api/v1/dlq?queue=q").await.json();
     assert_eq!(letters["messages"][0]["errorMessage"], "not wanted");
-    node.expect(200, "POST", &act("b", "retry"), Value::Null).await;
+    node.expect(200, "POST", &path("b", "retry"), Value::Null).await;
     assert_eq!(node.get("/api/v1/dlq?queue=q").await.json()["pagination"]["total"], 0);
-    node.expect(404, "POST", &act("x", "retry"), Value::Null).await;
-    node.expect(404, "POST", &act("b", "retry"), json!({"consumerGroup": "nobody"})).await;
+    node.expect(404, "POST", &path("x", "retry"), Value::Null).await;
+    node.expect(404, "POST", &path("b", "retry"), json!({"consumerGroup": "unknown"})).await;
     node.expect(
         404,
         "POST",
@@ -104,7 +104,7 @@ async fn a_deleted_message_is_never_delivered() {
 }
 
 #[tokio::test]
-async fn a_deletion_wakes_those_whom_the_message_held_up() {
+async fn a_deletion_wakes_consumers_that_the_message_blocked() {
     let node = Node::start().await;
     let options = json!({"queue": "q", "options": {"retryDelay": 600_000}});
     node.expect(200, "POST", "/api/v1/configure", options).await;
@@ -156,25 +156,25 @@ async fn queues_are_cleared_and_partitions_deleted() {
 }
 
 #[tokio::test]
-async fn a_message_tells_to_whom_it_was_delivered() {
+async fn a_message_lists_its_deliveries() {
     let node = Node::start().await;
     node.push("q", &["a"]).await;
     let popped = node.get("/api/v1/pop/queue/q?workerId=w-1").await.json();
     let (partition, lease) = (&popped["partitionId"], &popped["leaseId"]);
     let path = format!("/api/v1/messages/{}/a", partition.as_str().expect("an id"));
-    let told = node.get(&path).await.json();
-    assert_eq!(told["errorMessage"], Value::Null);
-    let open = told["ledger"][0].clone();
+    let message = node.get(&path).await.json();
+    assert_eq!(message["errorMessage"], Value::Null);
+    let open = message["ledger"][0].clone();
     assert_eq!((&open["outcome"], &open["endedAt"]), (&json!("open"), &Value::Null));
     assert_eq!((&open["workerId"], &open["messages"]), (&json!("w-1"), &json!(1)));
     assert_eq!(open["consumerGroup"], "__QUEUE_MODE__");
     let ack = json!({"transactionId": "a", "partitionId": partition, "leaseId": lease,
         "status": "failed", "error": "no"});
     node.expect(200, "POST", "/api/v1/ack", ack).await;
-    let told = node.get(&path).await.json();
-    assert_eq!((&told["errorMessage"], &told["retryCount"]), (&json!("no"), &json!(1)));
-    assert_eq!(told["consumerGroups"][0]["errorMessage"], "no");
-    let ended = told["ledger"][0].clone();
+    let message = node.get(&path).await.json();
+    assert_eq!((&message["errorMessage"], &message["retryCount"]), (&json!("no"), &json!(1)));
+    assert_eq!(message["consumerGroups"][0]["errorMessage"], "no");
+    let ended = message["ledger"][0].clone();
     assert_eq!((&ended["outcome"], ended["endedAt"].is_string()), (&json!("failed"), true));
     assert_eq!(ended["offeredAt"], open["offeredAt"]);
     let group = node.get("/api/v1/consumer-groups/__QUEUE_MODE__").await.json();

@@ -1,4 +1,4 @@
-//! Names inside bodies: allowed like names in paths.
+//! Names in bodies are subject to the same permissions as names in paths.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use wakeline_http::openapi;
 use crate::access::ROOT;
 use crate::support::Node;
 
-/// Fields of bodies that name something of which a scope may speak. Leases are not among them: they
-/// are looked at within the partition that is named beside them.
+/// The names of body fields that name a resource of a scope. Leases are not among them, because
+/// they are only used within the partition that the same body names.
 const NAMES: [&str; 8] =
     ["uid", "queue", "toQueue", "instance", "instances", "application", "partitionId", "id"];
 
-/// Fields called so that name nothing of the kind: what is within an application, which the path
-/// names, the whole of which one part is the name, and the own ids of the plain routes.
+/// Fields with these names that name no resource of a scope: objects within the application in the
+/// path, the object that contains such a name, and the ids of the simplified webhook API.
 const OTHERS: [&str; 8] = [
     "POST /api/v1/app/{app_id}/endpoint /uid",
     "PUT /api/v1/app/{app_id}/endpoint/{endpoint_id} /uid",
@@ -26,7 +26,7 @@ const OTHERS: [&str; 8] = [
     "POST /subscriptions /id",
 ];
 
-/// Every field of every documented body that has one of the names: method, path and field.
+/// Finds all fields with these names in the documented bodies: method, path and field.
 fn documented() -> BTreeSet<String> {
     let document: Value = serde_json::from_str(openapi()).expect("JSON");
     let mut found = BTreeSet::new();
@@ -64,8 +64,8 @@ fn collect(document: &Value, schema: &Value, place: &str, found: &mut BTreeSet<S
     }
 }
 
-/// What the walk calls: the field, the path if it has parts of its own, and a body in which that
-/// field alone names `theirs`.
+/// A request of the test: the field, the path if it differs from the route, and a body in which
+/// only that field names `theirs`.
 type Call = (&'static str, &'static str, Value);
 
 fn queue_calls(partition: &Value, lease: &Value, letter: &Value) -> Vec<Call> {
@@ -146,7 +146,7 @@ fn other_calls() -> Vec<Call> {
     ]
 }
 
-/// Everything that is there, as far as the root sees it.
+/// Reads everything that is stored.
 async fn everything(node: &Node) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [
@@ -164,7 +164,7 @@ async fn everything(node: &Node) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_name_in_a_body_is_allowed_like_one_in_a_path() {
+async fn every_name_in_a_body_is_checked_like_one_in_a_path() {
     let node = Node::keyed(ROOT).await;
     let (mut partition, mut lease) = (Value::Null, Value::Null);
     for name in ["mine", "theirs"] {
@@ -185,10 +185,10 @@ async fn every_name_in_a_body_is_allowed_like_one_in_a_path() {
     let called: BTreeSet<_> = calls.iter().map(|(field, ..)| *field).chain(OTHERS).collect();
     let documented = documented();
     let documented: BTreeSet<_> = documented.iter().map(String::as_str).collect();
-    assert_eq!(called, documented, "give the walk a body for each field that names something");
+    assert_eq!(called, documented, "add a body to this test for each field that names a resource");
 
     let key = node.key(&["*:*:mine*"]).await;
-    let before = (everything(&node).await, node.acts().await);
+    let before = (everything(&node).await, node.audit_log().await);
     for (field, path, body) in calls {
         let mut parts = field.split(' ');
         let method = parts.next().expect("a method");
@@ -198,12 +198,12 @@ async fn every_name_in_a_body_is_allowed_like_one_in_a_path() {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         assert_eq!(answer.status.as_u16(), 404, "{field} {body}: {text}");
     }
-    let after = (everything(&node).await, node.acts().await);
-    assert_eq!(before, after, "nothing of it happened");
+    let after = (everything(&node).await, node.audit_log().await);
+    assert_eq!(before, after, "nothing was changed");
 }
 
 #[tokio::test]
-async fn a_message_goes_out_in_the_name_of_no_other_application() {
+async fn a_message_cannot_name_another_application() {
     let node = Node::keyed(ROOT).await;
     node.root("POST", "/api/v1/app", json!({"name": "V", "uid": "victim"})).await;
     let key = node.key(&["hook:emit:acme*"]).await;
@@ -212,7 +212,7 @@ async fn a_message_goes_out_in_the_name_of_no_other_application() {
     let path = "/api/v1/app/acme-nope/msg";
     let victim = message(json!({"name": "x", "uid": "victim"}));
     assert_eq!(node.status(&key, "POST", path, victim).await, 404);
-    // One without a name of its own is covered by no pattern.
+    // No pattern matches an application without a uid.
     let unnamed = message(json!({"name": "x", "uid": null}));
     assert_eq!(node.status(&key, "POST", path, unnamed).await, 403);
     assert_eq!(node.status(&key, "POST", path, message(json!({"name": "x"}))).await, 202);

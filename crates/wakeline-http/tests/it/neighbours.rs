@@ -1,4 +1,4 @@
-//! What one caller does wrong concerns nobody else.
+//! Invalid requests of one caller do not affect others.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,19 +6,19 @@ use axum::http::StatusCode;
 
 use crate::support::{Answer, Node};
 
-/// A moment in the future that the database has to judge, and one that this node can.
-fn future_moments() -> [String; 2] {
+/// A time in the future that only the database can judge, and one that this node rejects.
+fn future_times() -> [String; 2] {
     let soon = jiff::Timestamp::try_from(SystemTime::now() + Duration::from_secs(3600));
     [soon.expect("a time").to_string(), "2099-01-01T00:00:00Z".to_owned()]
 }
 
 #[tokio::test]
-async fn a_loop_of_wrong_pops_neither_degrades_the_node_nor_touches_a_parked_pop() {
+async fn repeated_invalid_pops_neither_degrade_the_node_nor_affect_a_waiting_pop() {
     let node = Node::start().await;
     let (app, path) = (node.app.clone(), "/api/v1/pop/queue/v?wait=true&timeout=60000");
     let parked = tokio::spawn(Answer::of(app, path));
     node.parked(1).await;
-    for from in future_moments() {
+    for from in future_times() {
         for queue in ["x", "v"] {
             for wait in ["", "&wait=true"] {
                 for _ in 0..5 {
@@ -41,9 +41,9 @@ async fn a_loop_of_wrong_pops_neither_degrades_the_node_nor_touches_a_parked_pop
 }
 
 #[tokio::test]
-async fn wrong_and_right_pops_of_one_line_are_each_answered_for_themselves() {
+async fn valid_and_invalid_pops_of_one_line_are_answered_individually() {
     let node = Node::start().await;
-    let [soon, _] = future_moments();
+    let [soon, _] = future_times();
     let pops = (0..10).map(|n| {
         let wrong = if n % 2 == 1 { format!("&subscriptionFrom={soon}") } else { String::new() };
         let path = format!("/api/v1/pop/queue/v?consumerGroup=g&wait=true{wrong}");

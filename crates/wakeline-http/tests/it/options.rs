@@ -1,4 +1,4 @@
-//! Options of queues: what they are called, what they mean, what is refused.
+//! Queue options: their names, their effects, and invalid values.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -27,8 +27,8 @@ async fn an_unordered_queue_has_lanes() {
     {
         let answer = configure(options.clone()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{options}");
-        let words = answer.json()["error"].to_string();
-        assert!(words.contains("options.lanes") && words.contains("leave"), "{words}");
+        let error = answer.json()["error"].to_string();
+        assert!(error.contains("options.lanes") && error.contains("leave"), "{error}");
     }
 
     configure(json!({"unordered": true})).await;
@@ -41,7 +41,7 @@ async fn an_unordered_queue_has_lanes() {
 }
 
 #[tokio::test]
-async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
+async fn configure_replaces_options_and_refuses_unknown_or_invalid_ones() {
     let node = Node::start().await;
     let body = json!({"queue": "a.b", "options": {"leaseTime": 7, "retryLimit": 0,
                       "maxSize": 0, "encryptionEnabled": false}});
@@ -88,7 +88,7 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
 }
 
 #[tokio::test]
-async fn limits_of_time_are_configured_and_kept() {
+async fn time_limits_are_configured_and_enforced() {
     let node = Node::start().await;
     let options = json!({"ttl": 1, "maxWaitTimeSeconds": 60, "retentionSeconds": 600,
                          "completedRetentionSeconds": 30});
@@ -107,7 +107,7 @@ async fn limits_of_time_are_configured_and_kept() {
 }
 
 #[tokio::test]
-async fn lanes_spread_what_names_no_partition() {
+async fn lanes_distribute_pushes_without_a_partition() {
     let node = Node::start().await;
     let body = json!({"queue": "q", "options": {"lanes": 8}});
     node.post("/api/v1/configure", body.to_string()).await;
@@ -121,7 +121,7 @@ async fn lanes_spread_what_names_no_partition() {
 }
 
 #[tokio::test]
-async fn a_patch_changes_only_the_options_that_it_names() {
+async fn a_patch_changes_only_the_given_options() {
     let node = Node::start().await;
     let path = "/api/v1/resources/queues/q";
     node.expect(404, "PATCH", path, json!({"options": {"leaseTime": 7}})).await;

@@ -1,4 +1,4 @@
-//! Every route is documented, has a policy, and answers.
+//! Credentials of all documented routes, and the health probes.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -6,36 +6,44 @@ use wakeline_http::openapi;
 
 use crate::support::Node;
 
-/// Method and path, with something in place of each parameter, of every documented route.
-fn routes() -> Vec<(String, String, String)> {
+/// A documented route.
+struct Route {
+    method: String,
+    pattern: String,
+    /// The pattern with `x` in place of each parameter.
+    path: String,
+}
+
+fn routes() -> Vec<Route> {
     let document: serde_json::Value = serde_json::from_str(openapi()).expect("JSON");
     let mut routes = Vec::new();
-    for (path, methods) in document["paths"].as_object().expect("paths") {
-        let parts = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
-        let concrete = parts.collect::<Vec<_>>().join("/");
+    for (pattern, methods) in document["paths"].as_object().expect("paths") {
+        let parts = pattern.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
+        let path = parts.collect::<Vec<_>>().join("/");
         for method in methods.as_object().expect("methods").keys() {
-            routes.push((method.to_uppercase(), path.clone(), concrete.clone()));
+            let method = method.to_uppercase();
+            routes.push(Route { method, pattern: pattern.clone(), path: path.clone() });
         }
     }
     routes
 }
 
 #[tokio::test]
-async fn without_the_key_only_probes_and_documentation_answer() {
+async fn without_credentials_only_public_routes_answer() {
     let node = Node::keyed("s3cret").await;
     let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json", "/api/v1/health"];
     let all = routes();
-    assert!(all.len() > 20, "the walk sees all routes");
-    for (method, path, concrete) in all {
+    assert!(all.len() > 20, "all routes are called");
+    for Route { method, pattern, path } in all {
         for header in [None, Some("Bearer wrong"), Some("s3cret"), Some("Bearer s3cret")] {
-            let mut request = Request::builder().method(method.as_str()).uri(&concrete);
+            let mut request = Request::builder().method(method.as_str()).uri(&path);
             if let Some(header) = header {
                 request = request.header("authorization", header);
             }
             let answer = node.send(request.body(Body::empty()).expect("a request")).await;
             let denied = answer.status == StatusCode::UNAUTHORIZED;
-            let expected = header != Some("Bearer s3cret") && !open.contains(&path.as_str());
-            assert_eq!(denied, expected, "{method} {path} with {header:?}: {}", answer.status);
+            let expected = header != Some("Bearer s3cret") && !open.contains(&pattern.as_str());
+            assert_eq!(denied, expected, "{method} {pattern} with {header:?}: {}", answer.status);
             if denied {
                 assert_eq!(answer.headers["www-authenticate"], "Bearer");
             }
@@ -45,7 +53,7 @@ async fn without_the_key_only_probes_and_documentation_answer() {
 }
 
 #[tokio::test]
-async fn the_documentation_is_where_newcomers_look() {
+async fn documentation_and_probes_are_at_their_usual_paths() {
     let node = Node::start().await;
     let root = node.get("/").await;
     assert_eq!(root.headers["location"], "/docs");
@@ -62,7 +70,7 @@ async fn the_documentation_is_where_newcomers_look() {
 }
 
 #[tokio::test]
-async fn a_draining_node_answers_parked_pops_and_says_so() {
+async fn a_draining_node_answers_waiting_pops_and_reports_it() {
     let node = Node::start().await;
     let app = node.app.clone();
     let pop = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The wire shapes that the published clients send and read.
+//! The wire formats of the published queue clients.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn a_pushed_message_is_popped_and_settled() {
 }
 
 #[tokio::test]
-async fn a_repeated_push_answers_with_the_first_message() {
+async fn a_repeated_push_returns_the_first_message() {
     let node = Node::start().await;
     let first = node.push("q", &["same"]).await;
     let second = node.push("q", &["same", "new"]).await;
@@ -149,7 +149,7 @@ async fn a_lease_is_extended_with_and_without_a_body() {
 }
 
 #[tokio::test]
-async fn a_transaction_happens_whole_or_not_at_all() {
+async fn a_transaction_is_committed_as_a_whole_or_not_at_all() {
     let node = Node::start().await;
     node.push("in", &["a"]).await;
     let popped = node.get("/api/v1/pop/queue/in").await.json();
@@ -178,7 +178,7 @@ async fn a_transaction_happens_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_full_queue_answers_429_and_says_when_to_come_back() {
+async fn a_full_queue_is_answered_429_with_retry_after() {
     let node = Node::start().await;
     let body = json!({"queue": "q", "options": {"maxSize": 2, "maxPartitionSize": 1}});
     let options = node.post("/api/v1/configure", body.to_string()).await.json()["options"].clone();
@@ -201,13 +201,13 @@ async fn a_full_queue_answers_429_and_says_when_to_come_back() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.error().starts_with("queue q is full, and nothing was stored: try again"));
     let made = node.get("/api/v1/resources/partitions?queue=q").await.json();
-    assert_eq!(made["partitions"].as_array().map(Vec::len), Some(2), "nothing is made: {made}");
+    assert_eq!(made["partitions"].as_array().map(Vec::len), Some(2), "no new partition: {made}");
     let popped = node.get("/api/v1/pop/queue/q?batch=9&partitions=9").await.json();
     assert_eq!(popped["messages"].as_array().expect("messages").len(), 2);
 }
 
 #[tokio::test]
-async fn dead_letters_and_messages_can_be_looked_at() {
+async fn dead_letters_and_messages_can_be_read() {
     let node = Node::start().await;
     node.push("q", &["a"]).await;
     let popped = node.get("/api/v1/pop/queue/q").await.json();
@@ -227,7 +227,7 @@ async fn dead_letters_and_messages_can_be_looked_at() {
 }
 
 #[tokio::test]
-async fn groups_are_listed_moved_and_forgotten() {
+async fn groups_are_listed_moved_and_deleted() {
     let node = Node::start().await;
     node.push("q", &["a", "b"]).await;
     node.get("/api/v1/pop/queue/q?consumerGroup=g&autoAck=true").await;
@@ -320,7 +320,7 @@ async fn lagging_groups_are_found() {
     assert_eq!(all[0]["offset_lag"], 1);
     assert_eq!(all.as_array().expect("a list").len(), 1);
     let none = node.get("/api/v1/consumer-groups/lagging").await.json();
-    assert_eq!(none, json!([]), "nobody is behind by an hour");
+    assert_eq!(none, json!([]), "no group is behind by an hour");
     let refused = node.get("/api/v1/consumer-groups/lagging?minLagSeconds=soon").await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
 }

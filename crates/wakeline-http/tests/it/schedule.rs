@@ -1,4 +1,4 @@
-//! Messages for later, timers, and transactions over all faces.
+//! Delayed messages, timers, and transactions over queues, orchestrations and webhooks.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn base64(payload: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_delayed_push_is_delivered_to_who_waits_once_it_is_due() {
+async fn a_delayed_push_is_delivered_to_a_waiting_pop_when_it_is_due() {
     let node = Node::start().await;
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&timeout=10000";
@@ -40,7 +40,7 @@ async fn a_delayed_push_is_delivered_to_who_waits_once_it_is_due() {
 }
 
 #[tokio::test]
-async fn one_push_may_hold_messages_for_now_and_for_later() {
+async fn one_push_may_contain_immediate_and_delayed_messages() {
     let node = Node::start().await;
     let items = json!({"items": [
         {"queue": "q", "payload": 1, "transactionId": "b", "deliverAt": "2999-01-01T00:00:00Z"},
@@ -60,7 +60,7 @@ async fn one_push_may_hold_messages_for_now_and_for_later() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_time_is_named() {
+async fn errors_name_the_invalid_time_field() {
     let node = Node::start().await;
     for (item, named) in [
         (
@@ -79,7 +79,7 @@ async fn what_is_wrong_with_a_time_is_named() {
 }
 
 #[tokio::test]
-async fn timers_are_set_replaced_looked_at_and_taken_back() {
+async fn timers_are_set_replaced_read_and_cancelled() {
     let node = Node::start().await;
     let set = |op: &str, n: u32| {
         json!({"op": op, "queue": "q", "timerKey": "order/1:expire", "txn": format!("t{n}"),
@@ -110,7 +110,7 @@ async fn timers_are_set_replaced_looked_at_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_timer_that_is_due_is_delivered_and_too_late_to_cancel() {
+async fn a_due_timer_is_delivered_and_cannot_be_cancelled() {
     let node = Node::start().await;
     let set = json!({"operations": [
         {"op": "schedule", "queue": "q", "timerKey": "k", "data": {"n": 1}, "delayMs": -5},
@@ -129,7 +129,7 @@ async fn a_timer_that_is_due_is_delivered_and_too_late_to_cancel() {
 }
 
 #[tokio::test]
-async fn what_waits_is_listed_in_pages() {
+async fn scheduled_messages_are_listed_in_pages() {
     let node = Node::start().await;
     let operations: Vec<Value> = (0..5)
         .map(|n| {
@@ -153,7 +153,7 @@ async fn what_waits_is_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_timer_is_named() {
+async fn errors_name_the_invalid_timer_field() {
     let node = Node::start().await;
     let timer = |more: Value| {
         let mut timer = json!({"op": "schedule", "queue": "q", "timerKey": "k", "delayMs": 1});
@@ -178,9 +178,8 @@ async fn what_is_wrong_with_a_timer_is_named() {
     }
 }
 
-/// A transaction of every kind, with an acknowledgment under a lease.
-async fn everything(node: &Node, lease: &Value) -> Answer {
-    let popped = lease;
+/// Sends a transaction with operations of every kind, which settles a popped message.
+async fn everything(node: &Node, popped: &Value) -> Answer {
     let message = &popped["messages"][0];
     let body = json!({
         "operations": [
@@ -220,7 +219,7 @@ async fn a_transaction_spans_queues_orchestrations_webhooks_and_timers() {
     let answer = everything(&node, &popped).await;
     assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
     let answer = answer.json();
-    let told: Vec<(&Value, &Value, &Value)> = (answer["results"].as_array().expect("results"))
+    let results: Vec<(&Value, &Value, &Value)> = (answer["results"].as_array().expect("results"))
         .iter()
         .map(|one| (&one["index"], &one["type"], &one["status"]))
         .collect();
@@ -236,7 +235,7 @@ async fn a_transaction_spans_queues_orchestrations_webhooks_and_timers() {
     ];
     let expected: Vec<(&Value, &Value, &Value)> =
         expected.iter().map(|(index, kind, status)| (index, kind, status)).collect();
-    assert_eq!(told, expected);
+    assert_eq!(results, expected);
     assert_eq!(answer["timers"][0]["status"], "scheduled");
     assert_eq!(
         node.expect(200, "GET", "/api/v1/pop/queue/to", NONE).await["messages"][0]["transactionId"],
@@ -251,7 +250,7 @@ async fn a_transaction_spans_queues_orchestrations_webhooks_and_timers() {
 }
 
 #[tokio::test]
-async fn what_repeats_within_a_transaction_is_a_duplicate() {
+async fn repeated_operations_of_a_transaction_are_duplicates() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "shop", "uid": "shop"})).await;
     let body = json!({"operations": [
@@ -268,7 +267,7 @@ async fn what_repeats_within_a_transaction_is_a_duplicate() {
 }
 
 #[tokio::test]
-async fn a_refused_transaction_leaves_nothing_behind() {
+async fn a_refused_transaction_writes_nothing() {
     let (node, popped) = prepared().await;
     // There is no such application.
     let refused = everything(&node, &popped).await;
@@ -278,22 +277,22 @@ async fn a_refused_transaction_leaves_nothing_behind() {
         (&refused["success"], &refused["results"][0]["type"]),
         (&json!(false), &json!("emit"))
     );
-    assert!(refused["error"].as_str().expect("words").contains("application"), "{refused}");
+    assert!(refused["error"].as_str().expect("a text").contains("application"), "{refused}");
     node.expect(204, "GET", "/api/v1/pop/queue/to", NONE).await;
     node.expect(404, "GET", "/api/v1/orchestrations/i-1", NONE).await;
     let waiting = node.expect(200, "GET", "/api/v1/timers/to", NONE).await;
     assert_eq!(waiting["rows"][0]["timerKey"], "c");
     assert_eq!(waiting["rows"].as_array().map(Vec::len), Some(1));
-    // The lease is still good.
+    // The lease is still active.
     node.expect(201, "POST", "/api/v1/app", json!({"name": "shop", "uid": "shop"})).await;
     assert_eq!(everything(&node, &popped).await.status, 200);
-    // And over now: the acknowledgment is refused, and with it the rest.
+    // The transaction ended the lease, so a second acknowledgment refuses the whole transaction.
     let stale = everything(&node, &popped).await;
     assert_eq!((stale.status.as_u16(), &stale.json()["results"][0]["type"]), (409, &json!("ack")));
 }
 
 #[tokio::test]
-async fn a_transaction_refuses_what_it_does_not_know() {
+async fn a_transaction_refuses_invalid_operations() {
     let node = Node::start().await;
     for (body, status, named) in [
         (json!({"operations": [], "kv": [{"op": "get"}]}), 400, "kv"),

@@ -1,4 +1,5 @@
-//! What a route does not know is refused by name: a misspelt field never becomes lost data.
+//! Unknown fields and parameters are refused with an error that names them, so that a misspelt
+//! field does not lose data.
 
 use serde_json::{Value, json};
 use wakeline_http::openapi;
@@ -6,7 +7,7 @@ use wakeline_http::openapi;
 use crate::support::Node;
 
 #[tokio::test]
-async fn unknown_fields_and_the_nearest_known_ones_are_named() {
+async fn errors_name_unknown_fields_and_the_nearest_known_ones() {
     let node = Node::start().await;
     let item = |rest: Value| {
         let mut item = json!({"queue": "a", "payload": 1});
@@ -57,7 +58,7 @@ async fn unknown_fields_and_the_nearest_known_ones_are_named() {
 }
 
 #[tokio::test]
-async fn routes_in_svix_shape_say_where_an_unknown_field_is() {
+async fn svix_routes_report_the_location_of_an_unknown_field() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     for (path, body, loc) in [
@@ -83,7 +84,7 @@ async fn routes_in_svix_shape_say_where_an_unknown_field_is() {
     }
     let refused = node.expect(422, "GET", "/api/v1/app?limt=5", Value::Null).await;
     assert_eq!(refused["detail"][0]["loc"], json!(["query", "limt"]));
-    assert!(refused["detail"][0]["msg"].as_str().expect("words").contains("\"limit\""));
+    assert!(refused["detail"][0]["msg"].as_str().expect("a text").contains("\"limit\""));
 }
 
 #[tokio::test]
@@ -111,7 +112,7 @@ async fn unknown_parameters_are_refused_on_every_route() {
 }
 
 #[tokio::test]
-async fn what_published_clients_send_without_meaning_is_accepted() {
+async fn ignored_fields_of_published_clients_are_accepted() {
     let node = Node::start().await;
     let item = json!({"queue": "q", "payload": null, "producerSub": "me"});
     node.expect(201, "POST", "/api/v1/push", json!({"items": [item]})).await;
@@ -124,7 +125,7 @@ async fn what_published_clients_send_without_meaning_is_accepted() {
 }
 
 #[tokio::test]
-async fn words_numbers_and_missing_fields_are_explained() {
+async fn errors_explain_wrong_types_values_and_missing_fields() {
     let node = Node::start().await;
     for (path, body, words) in [
         ("push", json!({"items": [{"queue": "a"}]}), "items[0].payload is required"),
@@ -158,7 +159,7 @@ async fn words_numbers_and_missing_fields_are_explained() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_was_read_can_be_sent_back() {
+async fn an_endpoint_response_is_accepted_as_a_request() {
     let node = Node::start().await;
     let application = json!({"name": "a", "uid": "a"});
     node.post("/api/v1/app", application.to_string()).await;

@@ -1,4 +1,4 @@
-//! An app over the oracle, and small ways to call it.
+//! A node over the in-memory oracle, and helpers that send requests to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakeline_access::{Access, AccessOptions};
+use wakeline_encryption::EncryptionKeys;
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_hook::{Guard, HookService, HookServiceOptions, SendOptions};
-use wakeline_http::{AppState, Faces, HttpSettings, app};
+use wakeline_http::{Apis, AppState, HttpSettings, app};
 use wakeline_queue::{QueueService, QueueServiceOptions};
-use wakeline_seal::KeyRing;
 use wakeline_testkit::oracle::MemoryStore;
 
 pub(crate) struct Node {
@@ -24,7 +24,7 @@ pub(crate) struct Node {
     pub(crate) state: AppState,
     pub(crate) flow: StoreProvider,
     pub(crate) store: Arc<MemoryStore>,
-    /// What `/metrics` renders: of tests that install it for their thread.
+    /// The metrics that `/metrics` renders, for tests that install the recorder for their thread.
     pub(crate) recorder: PrometheusRecorder,
     listening: tokio_util::sync::DropGuard,
 }
@@ -45,9 +45,9 @@ impl Answer {
     }
 }
 
-fn keys() -> Arc<KeyRing> {
-    let key = KeyRing::generate("test").expect("random");
-    Arc::new(KeyRing::parse(&key).expect("a key"))
+fn keys() -> Arc<EncryptionKeys> {
+    let key = EncryptionKeys::generate("test").expect("random");
+    Arc::new(EncryptionKeys::parse(&key).expect("a key"))
 }
 
 impl Node {
@@ -59,11 +59,11 @@ impl Node {
         Self::over(settings, Some(keys())).await
     }
 
-    pub(crate) async fn over(settings: HttpSettings, keys: Option<Arc<KeyRing>>) -> Self {
+    pub(crate) async fn over(settings: HttpSettings, keys: Option<Arc<EncryptionKeys>>) -> Self {
         Self::guarded(settings, keys, AccessOptions::default()).await
     }
 
-    /// A node that asks for a key.
+    /// A node that requires an API key.
     pub(crate) async fn keyed(key: &str) -> Self {
         let access = AccessOptions { api_key: Some(key.to_owned()), ..AccessOptions::default() };
         Self::guarded(HttpSettings::default(), Some(keys()), access).await
@@ -71,7 +71,7 @@ impl Node {
 
     pub(crate) async fn guarded(
         settings: HttpSettings,
-        keys: Option<Arc<KeyRing>>,
+        keys: Option<Arc<EncryptionKeys>>,
         access: AccessOptions,
     ) -> Self {
         let store = Arc::new(MemoryStore::with_real_clock());
@@ -85,14 +85,14 @@ impl Node {
         let (service, token) = (queue.clone(), listening.clone());
         tokio::spawn(async move { service.listen(token).await });
         let access = Access::start(store.clone(), access).await.expect("the oracle answers");
-        let faces = Faces { queue, flow: flow.clone(), hook, access };
+        let apis = Apis { queue, flow: flow.clone(), hook, access };
         let recorder = PrometheusBuilder::new().build_recorder();
-        let state = AppState::new(faces, settings, Some(recorder.handle()));
+        let state = AppState::new(apis, settings, Some(recorder.handle()));
         let (app, listening) = (app(state.clone()), listening.drop_guard());
         Self { app, state, flow, store, recorder, listening }
     }
 
-    /// A node that does the background work of queues.
+    /// A node that runs the background work of queues.
     pub(crate) async fn working() -> Self {
         let node = Self::start().await;
         let (queue, listening) = (node.state.queue().clone(), node.listening.disarm());
@@ -110,7 +110,7 @@ impl Node {
         Self { listening: listening.drop_guard(), ..node }
     }
 
-    /// Calls, and expects a status.
+    /// Sends a request and expects a status.
     pub(crate) async fn expect(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.call(method, path, body).await;
@@ -155,7 +155,7 @@ impl Node {
         answer.json()
     }
 
-    /// Waits until so many pops are parked.
+    /// Waits until the given number of pops is waiting.
     pub(crate) async fn parked(&self, count: usize) {
         for _ in 0..1000 {
             if self.state.queue().wake_snapshot().waiters == count {
@@ -168,7 +168,7 @@ impl Node {
 }
 
 impl Answer {
-    /// One GET on a router, for tasks that cannot borrow a node.
+    /// Sends a GET request to a router, for tasks that cannot borrow a node.
     pub(crate) async fn of(app: Router, path: &str) -> Self {
         let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
         let response = app.oneshot(request).await.expect("infallible");

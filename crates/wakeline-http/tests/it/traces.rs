@@ -1,4 +1,4 @@
-//! Traces over HTTP, in the shapes of the published Queen clients.
+//! Traces over HTTP, in the formats of the published Queen clients.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::support::Node;
 const TRACES: &str = "/api/v1/traces";
 
 #[tokio::test]
-async fn what_is_noted_on_a_message_is_found_by_it_and_by_name() {
+async fn traces_are_found_by_message_and_by_name() {
     let node = Node::start().await;
     let pushed = node.push("q", &["a", "b"]).await;
     let partition = pushed[0]["partition_id"].as_str().expect("an id");
@@ -47,7 +47,7 @@ async fn what_is_noted_on_a_message_is_found_by_it_and_by_name() {
 }
 
 #[tokio::test]
-async fn mistakes_in_traces_are_named() {
+async fn errors_name_invalid_trace_fields() {
     let node = Node::start().await;
     let pushed = node.push("q", &["a"]).await;
     let partition = pushed[0]["partition_id"].as_str().expect("an id");
@@ -78,7 +78,7 @@ async fn mistakes_in_traces_are_named() {
 }
 
 #[tokio::test]
-async fn traces_of_foreign_queues_are_not_seen() {
+async fn traces_of_forbidden_queues_are_not_returned() {
     let node = Node::keyed(ROOT).await;
     let consumer = node.named_key("worker", &["queue:pop:mine"]).await;
     let consumer = consumer["key"].as_str().expect("a key");

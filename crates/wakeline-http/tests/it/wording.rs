@@ -1,4 +1,4 @@
-//! What is wrong with a request is said in plain words: the field, the value, and what to do.
+//! Error messages name the field, the value and what to do.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::access::ROOT;
 use crate::support::Node;
 
 #[tokio::test]
-async fn a_mistake_is_answered_with_the_field_the_value_and_what_to_do() {
+async fn errors_contain_the_field_the_value_and_what_to_do() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let push = |rest: Value| json!({"items": [rest]}).to_string();
@@ -45,11 +45,11 @@ async fn a_mistake_is_answered_with_the_field_the_value_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_wrong_value_is_answered_with_the_values_that_are_known() {
+async fn errors_list_the_known_values() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let table: &[Case<'_>] = &[
-        ("PUT", "/api/v1/push", String::new(), &["this route takes POST, not PUT"]),
+        ("PUT", "/api/v1/push", String::new(), &["this route accepts POST, not PUT"]),
         ("GET", "/api/v1/nowhere", String::new(), &["no such route", "/docs"]),
         (
             "GET",
@@ -89,7 +89,7 @@ async fn a_wrong_value_is_answered_with_the_values_that_are_known() {
     check(&node, table).await;
 }
 
-/// A method, a path, a body, and what the answer must contain.
+/// A method, a path, a body, and the texts that the response must contain.
 type Case<'a> = (&'a str, &'a str, String, &'a [&'a str]);
 
 async fn check(node: &Node, table: &[Case<'_>]) {
@@ -103,18 +103,18 @@ async fn check(node: &Node, table: &[Case<'_>]) {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_told_why_and_what_to_send() {
+async fn access_errors_say_why_and_what_to_send() {
     let node = Node::keyed(ROOT).await;
     let nothing = node.get("/api/v1/resources/queues").await;
     let unknown = node.with_key("odd", "GET", "/api/v1/resources/queues", Value::Null).await;
     let key = node.key(&["queue:push:mine"]).await;
-    let foreign = node.with_key(&key, "GET", "/api/v1/pop/queue/theirs", Value::Null).await;
-    let lacking = node.with_key(&key, "GET", "/api/v1/pop/queue/mine", Value::Null).await;
+    let no_access = node.with_key(&key, "GET", "/api/v1/pop/queue/theirs", Value::Null).await;
+    let no_scope = node.with_key(&key, "GET", "/api/v1/pop/queue/mine", Value::Null).await;
     for (answer, status, words) in [
         (nothing, 401, ["the request has no credentials", "Authorization: Bearer KEY"]),
         (unknown, 401, ["neither a key of this server nor a token", "Authorization: Bearer KEY"]),
-        (foreign, 404, ["not found", "the key or token has no access"]),
-        (lacking, 403, ["needs the scope", "queue:pop:mine"]),
+        (no_access, 404, ["not found", "the key or token has no access"]),
+        (no_scope, 403, ["needs the scope", "queue:pop:mine"]),
     ] {
         let error = answer.error();
         assert_eq!(answer.status.as_u16(), status, "{error}");

@@ -1,14 +1,13 @@
--- Settles a message that pop has returned, as part of the caller's own transaction: together with
--- what else that does, or not at all.
+-- Settles a message that pop has returned, as part of the caller's own transaction: it is settled
+-- if and only if that transaction commits.
 --
---   SELECT wakeline.ack(m.partition_id, m.transaction_id, m.lease_token);
+-- SELECT wakeline.ack(m.partition_id, m.transaction_id, m.lease_token);
 --
--- p_status: completed, failed, retry or dlq, as over HTTP. If the lease is over, or the message is
--- not of this lease or settled already, it fails, so that what was done under a lease that is lost
--- rolls back.
--- p_notify: the commit tells nodes what the end of the lease has made available.
--- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
--- Called by: users. Lock order: as settle.
+-- p_status: completed, failed, retry or dlq, as over HTTP. The call fails if the lease has ended,
+-- or if the message does not belong to this lease or is settled already, so that the work done
+-- under a lost lease is rolled back. p_notify: the commit notifies nodes of what the end of the
+-- lease makes available. Runs with the rights of its owner; use GRANT EXECUTE to allow roles to
+-- call it. Lock order: as settle.
 
 CREATE OR REPLACE FUNCTION @schema@.ack(
     p_partition_id bigint, p_transaction_id text, p_lease_token uuid,
@@ -25,7 +24,7 @@ DECLARE
         WHEN 'failed' THEN 1 WHEN 'retry' THEN 2 WHEN 'dlq' THEN 3 END;
     v_live boolean := false;
     v_done boolean := false;
-    v_told jsonb := '[]';
+    v_changes jsonb := '[]';
     s record;
     h record;
 BEGIN
@@ -39,7 +38,7 @@ BEGIN
         RAISE EXCEPTION 'partition_id, transaction_id, lease_token and group must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    -- For the caller's whole transaction; only a superuser could name it in a SET clause.
+    -- For the caller's whole transaction; only a superuser could name the setting in a SET clause.
     PERFORM set_config('wakeline.awake', 'on', true);
     FOR s IN SELECT x.* FROM @schema@.settle(ARRAY[p_partition_id], ARRAY[p_group], ARRAY[1],
         ARRAY[p_lease_token], ARRAY[p_transaction_id], ARRAY[v_verdict], ARRAY[p_error], false) x
@@ -50,7 +49,7 @@ BEGIN
         v_live := v_live OR (s.held > 0 AND s.lease_token = p_lease_token);
         v_done := v_done OR coalesce(cardinality(s.items), 0) > 0;
         IF s.due_us IS NOT NULL THEN
-            v_told := v_told || jsonb_build_object('q', h.queue, 'p', h.partition,
+            v_changes := v_changes || jsonb_build_object('q', h.queue, 'p', h.partition,
                 's', h.namespace, 't', h.task, 'g', p_group, 'd', s.due_us / 1000);
         END IF;
     END LOOP;
@@ -61,8 +60,8 @@ BEGIN
         RAISE EXCEPTION 'the lease holds no unsettled message %', p_transaction_id
             USING ERRCODE = 'no_data_found';
     END IF;
-    IF p_notify AND v_told <> '[]' THEN
-        PERFORM @schema@.notify_changes(v_told);
+    IF p_notify AND v_changes <> '[]' THEN
+        PERFORM @schema@.notify_changes(v_changes);
     END IF;
 END
 $$;

@@ -1,28 +1,27 @@
--- Leases messages to the waiting requests of some lines, or settles them at once (autoAck).
--- Returns one row per slice of a segment that was handed out, in any order (hand_over and
--- first_offset tell it); and one row per line with request 0: its state and the time to its next
--- message if a request went without, or p_further. Rows with request -1 name messages that were dropped.
--- p_kinds: 0 queue, 1 partition, 2 namespace and task. p_modes <> 0: a subscription that has to be
--- recorded if its queue is missing. p_firsts, p_counts: which requests are the line's.
--- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the
--- first due cursor instead of passing over it.
--- p_floor_groups, p_floors: by line, where the live due times of a group begin, as the caller was
--- told by its last claim (group_id and created_at of the line's row); NULL if it does not know. A
--- hint: index entries below it are passed over, because an old snapshot of somebody else's may keep
--- any number of dead ones there. What may be alive below is looked at before a request goes without.
--- p_workers: who asks, by request; for the ledger.
--- p_bytes: by request; it gets nothing more once it has so many bytes. NULL: no limit.
--- p_prompt: do not look whether scheduled messages are due, they were just moved.
--- p_further: tell the time to a line's next message even if all its requests are served.
--- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
--- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move),
--- 4 claims are paused: only what the tokens were granted before is told again.
+-- Leases messages to the waiting requests of some lines, or settles them at once (autoAck). Returns
+-- one row per slice of a segment that was leased or settled, in any order (hand_over and
+-- first_offset define the order); and one row per line with request 0, which contains its state
+-- and, if a request got nothing or p_further is set, the time to its next message. Rows with
+-- request -1 name messages that were dropped. p_kinds: 0 queue, 1 partition, 2 namespace and task.
+-- p_modes <> 0: a subscription that has to be recorded if its queue is missing. p_firsts, p_counts:
+-- the range of the line's requests. p_agains: messages may have been leased under the token before.
+-- p_patient: wait (by lock_timeout) for the first due cursor instead of skipping it.
+-- p_floor_groups, p_floors: by line, the earliest live due time of a group as returned by the last
+-- claim (group_id and created_at of the line's row); NULL if it is unknown. It is a hint: index
+-- entries below it are skipped, because an old snapshot of another session may keep any number of
+-- dead ones there. Live entries below it are read before a request gets nothing. p_workers: by
+-- request, the name of the worker; for the ledger. p_bytes: by request; nothing more is leased once
+-- this many bytes are reached. NULL: no limit. p_prompt: do not check whether scheduled messages
+-- are due, because they were just moved. p_further: return the time to a line's next message even
+-- if all its requests are served. States: 0 done, 1 the group has to be created first
+-- (group_begin), 2 only locked cursors are due, 3 scheduled messages are due, and nothing was done
+-- because they have to be moved first (scheduled_move), 4 claims are paused, and only messages that
+-- were leased under the tokens before are returned.
 --
--- The commonest call takes a short cut: one queue without delay, window, limits of time,
--- priorities of partitions or schedule, requests that want one
--- partition each, due cursors that have only new messages to give. The locks are the same, and
--- their order; whatever else it meets it leaves to claim_lines, before it has written anything.
--- Called by: QueueStore::claim. Lock order: see claim_line.
+-- The most common call takes a faster path: one queue without delay, window, time limits,
+-- priorities of partitions or schedule, requests that want one partition each, and due cursors that
+-- have only new messages. The locks and their order are the same. In all other cases it calls
+-- claim_lines before it has written anything. Lock order: see claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.claim(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
@@ -50,8 +49,8 @@ DECLARE
     v_now timestamptz;
     v_floor timestamptz := '-infinity';
     v_first timestamptz;
-    -- Rows that are locked are found again by their place: behind an old snapshot the primary key
-    -- leads to every dead version of them first.
+    -- Locked rows are found again by their position (ctid): with an old snapshot open, the primary
+    -- key would lead to every dead version of them first.
     c_tid tid[];
     c_partition bigint[];
     c_name text[];
@@ -127,7 +126,8 @@ BEGIN
             g.first_offset + g.first - 1, g.created_at, g.ids[g.first:g.last],
             g.txn_ids[g.first:g.last], g.trace_ids[g.first:g.last], g.producers[g.first:g.last],
             g.body_start, g.ends[g.first:g.last],
-            -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+            -- NULL for a corrupt row, which the caller reports, instead of an error for the whole
+            -- call.
             CASE WHEN g.body_start >= 0 AND g.ends[g.last] > g.body_start
                 THEN substring(g.body FROM g.body_start + 1 FOR g.ends[g.last] - g.body_start) END
         FROM (
@@ -169,7 +169,8 @@ BEGIN
             g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
             g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
             i.body_start, g.ends[i.first:i.last],
-            -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+            -- NULL for a corrupt row, which the caller reports, instead of an error for the whole
+            -- call.
             CASE WHEN i.body_start >= 0 AND g.ends[i.last] > i.body_start
                 THEN substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start) END
         FROM h
@@ -199,7 +200,7 @@ BEGIN
         FROM @schema@.claim_next_due(
             NULL, ARRAY[s.group_id], false, coalesce(c_partition, '{}'), '{}', v_now) n;
         IF state = 2 AND cardinality(c_partition) = cardinality(p_tokens) THEN
-            -- Nobody went without: what is due beside that was not looked at.
+            -- Every request was served, so other due cursors were not looked at.
             state := 0; next_due_us := 0;
         END IF;
     END IF;

@@ -1,17 +1,15 @@
--- Leases messages to the requests of one line, or settles them at once (autoAck). Cursors are
--- taken in the order of their due time; SKIP LOCKED: rivals pass over what is being claimed
--- instead of queueing behind it. Returns what was handed to which request, as parallel arrays;
--- the failures of messages that were delivered before, by the index of the hand-over; and the time
--- to the line's next message if a request went without, or p_further; and which messages were
--- dropped, because their last lease had run out and their queue keeps no dead letters.
--- p_ranked: some queue has priorities of partitions. Those are looked up one by one; the others come
--- by their due time, as ever.
--- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
--- p_floor: where live due times begin, as in claim; o_floor: where they do by what was seen.
--- p_bytes: by request; it gets nothing more once it has so many bytes. NULL: no limit.
--- o_state: 0 done, 2 only rivals' cursors are due.
--- Called by: claim. Lock order: cursors, only tried, except the first one if p_patient; then tries
--- queues and partitions.
+-- Leases messages to the requests of one line, or settles them at once (autoAck). Cursors are taken
+-- in the order of their due time with SKIP LOCKED, so that concurrent claims skip each other's
+-- cursors instead of waiting for them. Returns the leased ranges by request as parallel arrays; the
+-- failures of messages that were delivered before, by the index of the range; the time to the
+-- line's next message if a request got nothing or p_further is set; and the messages that were
+-- dropped because their last lease had expired and their queue keeps no dead letters. p_ranked:
+-- some queue has priorities of partitions. Those partitions are looked up one by one; the others
+-- are found by their due time. p_passed: partitions that this call has served. p_patient: wait for
+-- the first due cursor. p_floor: the earliest live due time, as in claim; o_floor: the earliest one
+-- that was seen. p_bytes: by request; nothing more is leased once this many bytes are reached.
+-- NULL: no limit. o_state: 0 done, 2 only locked cursors are due. Lock order: cursors, without
+-- waiting, except for the first one if p_patient; then tries queues and partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
@@ -34,7 +32,7 @@ DECLARE
     c record;
     v_found integer;
     v_request integer := 0;
-    v_room integer := 0;
+    v_capacity integer := 0;
     v_left integer := 0;
     v_bytes bigint;
     t_bytes bigint;
@@ -43,21 +41,22 @@ DECLARE
     v_kept bigint[] := '{}';
     v_due timestamptz;
     v_parked integer;
-    -- Partitions with a priority of their own. Of one queue the low ones wait for all the others.
+    -- Partitions with a priority of their own. Within a queue, those with a low priority wait for
+    -- all others.
     r_partition bigint[] := '{}';
     r_priority integer[] := '{}';
     v_low boolean := cardinality(p_groups) > 1;
-    -- Taken of one cursor.
+    -- The messages taken from one cursor.
     t_set int8multirange;
     t_next bigint;
     t_offsets bigint[];
     t_failures integer[];
-    -- Drained in this round.
+    -- The cursors that were drained in this round.
     d_partition bigint[];
     d_group integer[];
     d_next bigint[];
     d_parked integer[];
-    -- Leased.
+    -- The leased messages.
     g_tid tid[] := '{}';
     g_start bigint[] := '{}';
     g_next bigint[] := '{}';
@@ -65,7 +64,7 @@ DECLARE
     g_parked integer[] := '{}';
     g_token uuid[] := '{}';
     g_until timestamptz[] := '{}';
-    -- Settled at once.
+    -- The messages that were settled at once.
     s_partition bigint[] := '{}';
     s_group integer[] := '{}';
     s_next bigint[] := '{}';
@@ -82,7 +81,7 @@ BEGIN
     IF p_patient THEN
         PERFORM @schema@.cursor_await(p_partition, p_groups, v_now);
     END IF;
-    -- What the claim's first try leased, if this is its second.
+    -- If this is the second attempt of the claim: the messages that the first one leased.
     FOR i IN 1 .. cardinality(p_tokens) LOOP
         CONTINUE WHEN NOT p_agains[i];
         FOR c IN SELECT * FROM @schema@.lease_find(p_partition, p_groups, p_tokens[i], v_now) LOOP
@@ -129,8 +128,8 @@ BEGIN
                     FOR NO KEY UPDATE SKIP LOCKED
                 ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
         ELSE
-            -- Several queues, or priorities of partitions: the heads are merged by priority and due
-            -- time, then tried.
+            -- With several queues or with priorities of partitions, the first cursors of each are
+            -- merged by priority and due time, and then tried.
             OPEN v_cursors FOR
                 SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
                     SELECT f.partition_id, f.group_id
@@ -159,15 +158,15 @@ BEGIN
         END IF;
 
         LOOP
-            -- The next request that wants something.
-            WHILE NOT v_done AND (v_room <= 0 OR v_left <= 0) LOOP
+            -- The next request that can take something.
+            WHILE NOT v_done AND (v_capacity <= 0 OR v_left <= 0) LOOP
                 v_done := v_request = cardinality(p_tokens);
                 EXIT WHEN v_done;
                 v_request := v_request + 1;
-                v_room := p_batches[v_request];
+                v_capacity := p_batches[v_request];
                 v_left := p_partition_maxes[v_request];
                 v_bytes := coalesce(p_bytes[v_request], 9223372036854775807);
-                v_without := v_room > 0;
+                v_without := v_capacity > 0;
             END LOOP;
             EXIT WHEN v_done;
             FETCH v_cursors INTO c;
@@ -217,7 +216,7 @@ BEGIN
             IF c.parked = 0 AND c.gaps IS NULL AND v_queue.delay_secs = 0
                 AND v_queue.window_secs = 0
             THEN
-                t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
+                t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_capacity));
                 t_bytes := 0;
                 IF p_bytes IS NOT NULL AND t_next > c.next_offset
                     AND (t_next - c.next_offset > 1 OR p_partition_maxes[v_request] > 1)
@@ -233,7 +232,7 @@ BEGIN
                 v_cursor.gaps := c.gaps;
                 SELECT x.* INTO t_set, t_next, t_offsets, t_failures, t_bytes
                 FROM @schema@.cursor_take(
-                    v_cursor, c.log_end, c.last_push_at, v_room, v_queue, v_now, v_bytes) x;
+                    v_cursor, c.log_end, c.last_push_at, v_capacity, v_queue, v_now, v_bytes) x;
             END IF;
             IF t_set = '{}' THEN
                 IF c.log_end <= c.next_offset AND NOT (c.parked > 0 AND v_queue.strict_order) THEN
@@ -241,7 +240,7 @@ BEGIN
                     d_next := d_next || c.next_offset; d_parked := d_parked || c.parked;
                     CONTINUE;
                 END IF;
-                -- Not before a later time. As in lease_end: only while the options cannot change.
+                -- Not before a later time. As in lease_end, only while the options cannot change.
                 SELECT @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
                     c.log_end, c.last_push_at, l.strict_order, l.delay_secs, l.window_secs,
                     l.ttl_secs)
@@ -265,12 +264,12 @@ BEGIN
             o_groups := o_groups || c.group_id;
             o_sets := o_sets || t_set;
             o_lease_us := o_lease_us || v_queue.lease_secs * 1000000;
-            v_room := v_room - (t_next - c.next_offset)::integer - cardinality(t_offsets)
+            v_capacity := v_capacity - (t_next - c.next_offset)::integer - cardinality(t_offsets)
                 + CASE WHEN c.gaps IS NULL THEN 0
                     ELSE @schema@.gap_len(c.gaps, c.next_offset, t_next)::integer END;
             v_bytes := v_bytes - t_bytes;
             IF v_bytes <= 0 THEN
-                v_room := 0;
+                v_capacity := 0;
             END IF;
             IF t_offsets <> '{}' THEN
                 o_retry_grants := o_retry_grants || array_fill(
@@ -300,7 +299,8 @@ BEGIN
         END LOOP;
         CLOSE v_cursors;
         IF d_partition <> '{}' THEN
-            -- Put the drained ones to sleep. Those that a push holds stay due and are passed over.
+            -- Put the drained cursors to sleep. Those whose partition is locked by a push stay due
+            -- and are skipped.
             FOR c IN SELECT e.ord FROM @schema@.lease_end(
                 d_partition, d_group, d_next, d_parked, v_now) e WHERE e.due_at <= v_now
             LOOP
@@ -314,7 +314,7 @@ BEGIN
         v_floor := '-infinity';
     END LOOP;
     IF g_tid <> '{}' THEN
-        -- By their places, as in claim: they are locked since they were read.
+        -- By position, as in claim: the rows have been locked since they were read.
         UPDATE @schema@.cursors k SET lease_token = x.token, lease_until = x.until,
             due_at = x.until, lease_start = x.start, next_offset = x.next, lease_set = x.set,
             gaps = nullif(k.gaps * int8multirange(int8range(x.next, NULL)), '{}'),
@@ -343,7 +343,7 @@ BEGIN
         FROM @schema@.claim_next_due(
             p_partition, p_groups, p_windowed, p_passed, v_kept, v_now) n;
         IF o_state = 2 AND NOT v_without THEN
-            -- Nobody went without: what is due beside that was not looked at.
+            -- Every request was served, so other due cursors were not looked at.
             o_state := 0; o_next_due_us := 0;
         END IF;
     END IF;

@@ -1,5 +1,5 @@
--- The general case of claim: any lines, any requests. Parameters and rows are those of claim.
--- Called by: claim. Lock order: see claim_line.
+-- The general case of claim, for any lines and requests. Parameters and rows are those of claim.
+-- Lock order: see claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_lines(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
@@ -129,7 +129,7 @@ BEGIN
         g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
         i.body_start,
         g.ends[i.first:i.last],
-        -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+        -- NULL for a corrupt row, which the caller reports, instead of an error for the whole call.
         CASE WHEN i.body_start >= 0 AND g.ends[i.last] > i.body_start
             THEN substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start) END
     FROM unnest(h_line, h_request, h_partition, h_group, h_set, h_lease_us)

@@ -1,10 +1,8 @@
--- How long until the next message of a line, after a claim took what it could: zero if something
--- is left, a moment if something is in the way.
--- p_windowed: some queue has a window, so that due times may be early and need a closer look.
--- p_passed: partitions that the claim has looked at; p_kept: those of them that it left due
--- although it found nothing, because a push or a configure was under way.
--- o_state: 2 if only rivals' cursors are due, else 0.
--- Called by: claim_line. Reads only.
+-- Returns the time until the next message of a line after a claim: zero if something is left, a
+-- short time if something is locked. p_windowed: some queue has a window, so that due times may be
+-- early and have to be checked. p_passed: partitions that the claim has read; p_kept: those of them
+-- that it left due although it found nothing, because a push or a configure was in progress.
+-- o_state: 2 if only locked cursors are due, else 0. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_next_due(
     p_partition bigint, p_groups integer[], p_windowed boolean, p_passed bigint[], p_kept bigint[],

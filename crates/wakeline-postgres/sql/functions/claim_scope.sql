@@ -1,9 +1,8 @@
--- Which groups (one per queue) a line reads, and which partition if it names one.
--- o_windowed: some of the queues have a window. o_ranked: some have priorities of partitions. o_begin: the group has to begin in some queue, or
--- its subscription to be recorded, first.
--- o_scheduled: those of the queues in which messages may be scheduled.
--- o_polled: groups of which a poll is to be recorded.
--- Called by: claim_lines. Reads only.
+-- Returns the groups (one per queue) that a line reads, and the partition if the line names one.
+-- o_windowed: some of the queues have a window. o_ranked: some have priorities of partitions.
+-- o_begin: in some queue the group has to be created, or its subscription to be recorded, first.
+-- o_scheduled: the queues in which messages may be scheduled. o_polled: the groups for which a poll
+-- is to be recorded. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text, p_group text,

@@ -1,8 +1,8 @@
--- The store's clock: the only one that decides visibility, leases and retries. It is the machine's,
--- and ahead of that after it was set back (clock_hold): then it runs slower by a tenth until both
--- agree. So nothing that is due waits for the machine to catch up.
--- STABLE although it moves, so that it may be used in index conditions; callers read it once into
--- a variable, after their locks. Reading the row costs about 5 microseconds.
+-- The store's clock, which alone decides visibility, leases and retries. It is the machine's clock,
+-- but ahead of it after that was set back (clock_hold); then it runs slower by a tenth until both
+-- agree. So no due work waits for the machine's clock to catch up. STABLE although it advances, so
+-- that it may be used in index conditions; callers read it once into a variable, after taking their
+-- locks. Reading the row costs about 5 microseconds.
 
 CREATE OR REPLACE FUNCTION @schema@.clock() RETURNS timestamptz
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$

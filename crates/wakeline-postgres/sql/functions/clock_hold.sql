@@ -1,9 +1,9 @@
--- Moves the store's clock on to where it must be by now, if the machine's was set back. The caller
--- read p_then from it, and measured how many microseconds have passed since, p_passed_us. Returns
--- by how many microseconds it was moved, 0 if that was not needed, and what it shows now. Nodes
--- notice the same step each for themselves, and the first one moves the clock.
--- While the clock is ahead it runs slower by a tenth; if it may have been at p_then, as much is allowed for.
--- Called by: ClockWatch. Lock order: clock_ahead alone.
+-- Advances the store's clock to where it must be by now, if the machine's clock was set back. The
+-- caller has read p_then from the store's clock and measured that p_passed_us microseconds have
+-- passed since. Returns by how many microseconds the clock was advanced (0 if that was not
+-- necessary) and its current value. Each node detects the same step separately, and the first one
+-- advances the clock. While the clock is ahead it runs slower by a tenth; if it may have been ahead
+-- at p_then, this difference is allowed for. Lock order: only clock_ahead.
 
 CREATE OR REPLACE FUNCTION @schema@.clock_hold(
     p_then timestamptz, p_passed_us bigint, OUT moved_us bigint, OUT clock_at timestamptz)

@@ -1,16 +1,15 @@
--- Changes options of a queue from SQL, as part of the caller's own transaction. The queue is made if it
--- does not exist. Options that are not named stay as they are. Returns those that were set, by the names
--- of their columns.
+-- Changes options of a queue from SQL, as part of the caller's own transaction. The queue is
+-- created if it does not exist. Options that are not named stay unchanged. Returns the options that
+-- were set, by the names of their columns.
 --
---   SELECT wakeline.configure('orders', '{"unordered": true, "leaseTime": 60}');
+-- SELECT wakeline.configure('orders', '{"unordered": true, "leaseTime": 60}');
 --
--- Options have the names and limits that they have over HTTP (docs/reference/queue.md). Encryption is
--- switched on over HTTP only: there it is checked that the servers have keys.
--- Until its end the transaction holds the queue's row: keep it short.
--- p_notify: the commit tells nodes of the change; without it they see it within a minute.
--- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
--- Called by: users. Lock order: the advisory lock of the queue's name if the queue is missing, as
--- partition_create, then as queue_configure.
+-- Options have the same names and limits as over HTTP (docs/reference/queue.md). Encryption can
+-- only be switched on over HTTP, where it is checked that the servers have keys. The transaction
+-- locks the queue's row until its end: keep it short. p_notify: the commit notifies nodes of the
+-- change; otherwise they notice it within a minute. Runs with the rights of its owner; use GRANT
+-- EXECUTE to allow roles to call it. Lock order: the advisory lock of the queue's name if the queue
+-- is missing, as partition_create, then as queue_configure.
 
 CREATE OR REPLACE FUNCTION @schema@.configure(
     p_queue text, p_options jsonb, p_notify boolean DEFAULT true)
@@ -29,8 +28,8 @@ BEGIN
     END IF;
     v_columns := @schema@.queue_options_check(p_options);
     IF NOT EXISTS (SELECT FROM @schema@.queues q WHERE q.name = p_queue) THEN
-        -- One caller at a time makes the queue. Otherwise all callers that waited for its row would
-        -- hold it FOR SHARE, and none could go on to change it.
+        -- One caller at a time creates the queue. Otherwise all callers that waited for its row
+        -- would hold it FOR SHARE, and none could continue to change it.
         PERFORM pg_advisory_xact_lock(hashtextextended('@schema@.configure ' || p_queue, 0));
         IF strpos(p_queue, '.') > 0 THEN
             v_namespace := nullif(split_part(p_queue, '.', 1), '');

@@ -1,5 +1,5 @@
--- Waits, as long as lock_timeout allows, for the first due cursor of a line that a rival holds.
--- Called by: claim_line, before it holds anything. Lock order: one cursor.
+-- Waits, as long as lock_timeout allows, for the first due cursor of a line that another claim has
+-- locked. Call it while the transaction holds no lock. Lock order: one cursor.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_await(
     p_partition bigint, p_groups integer[], p_now timestamptz)

@@ -1,6 +1,5 @@
--- When something can be taken of a cursor that has no lease; NULL if nothing is left. A parked
--- message that holds its partition does so until its ttl at most.
--- Called by: claim, lease_end, sweep. Reads only.
+-- Returns when something can be taken from a cursor that has no lease; NULL if nothing is left. A
+-- parked message that blocks its partition does so at most until its ttl. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_due(
     p_partition bigint, p_group integer, p_next bigint, p_parked integer, p_end bigint,

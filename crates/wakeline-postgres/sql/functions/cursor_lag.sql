@@ -1,6 +1,6 @@
--- How many messages a cursor has yet to read or to settle: unread, parked, or of the log and under a
--- lease; deleted ones do not count. p_end: the end of its partition's log.
--- Called by: queue_room. Reads only its parameters.
+-- Returns the number of messages that a cursor still has to read or to settle: unread, parked, and
+-- those of the log under a lease; deleted ones do not count. p_end: the end of the partition's log.
+-- Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_lag(p_cursor @schema@.cursors, p_end bigint)
 RETURNS bigint

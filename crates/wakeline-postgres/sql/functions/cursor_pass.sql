@@ -1,8 +1,8 @@
--- Passes over what a group is not to get any more: messages older than ttl, and such that have been
--- available for longer than the group may let them wait. Returns where the cursor stands then and
--- how many of its messages are parked; the caller updates it. What is lost is counted in losses:
--- each message by the limit that it met first.
--- Called by: claim_line, partition_keep, under the lock of a cursor that has no lease.
+-- Skips messages that a group must not get any more: messages older than ttl, and those that have
+-- been available for longer than the group's limit. Returns the cursor's new position and the
+-- number of its parked messages; the caller updates the cursor. Skipped messages are counted in
+-- losses: each by the limit that it reached first. Runs under the lock of a cursor that has no
+-- lease.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_pass(
     p_partition bigint, p_group integer, p_next bigint, p_parked integer, p_gaps int8multirange,
@@ -14,7 +14,7 @@ DECLARE
         THEN make_interval(secs => p_queue.ttl_secs) END;
     v_wait interval := CASE WHEN p_queue.wait_secs_max > 0
         THEN make_interval(secs => p_queue.wait_secs_max) END;
-    -- The same two limits, both counted from the push, for what was never delivered.
+    -- The same two limits, both counted from the push, for messages that were never delivered.
     v_log_wait interval := v_wait + make_interval(secs => p_queue.delay_secs);
     v_passed bigint;
     v_dead bigint;
@@ -25,7 +25,7 @@ BEGIN
     o_next := @schema@.log_cut(p_partition, p_next, p_end, p_now - least(v_ttl, v_log_wait));
     v_passed := o_next - p_next;
     IF p_gaps IS NOT NULL THEN
-        -- What was deleted is not lost; p_end may be older than the gaps.
+        -- Deleted messages are not lost; p_end may be older than the gaps.
         v_passed := v_passed - @schema@.gap_len(p_gaps, p_next, o_next);
         o_next := @schema@.gap_end(p_gaps, o_next);
     END IF;

@@ -1,7 +1,7 @@
--- What can be taken now of a cursor that has no lease: the offsets, where the log goes on, and the
--- failures of those that were parked. Rules 3 to 5 of docs/reference/queue.md. Gaps in the log
--- are passed over, and take no room. p_bytes: nothing more is taken once there are so many bytes.
--- Called by: claim_line, under the cursor's lock. Reads only.
+-- Returns what can be taken now from a cursor that has no lease: the offsets, the position at which
+-- the log continues, and the failures of the parked messages. Implements rules 3 to 5 of
+-- docs/reference/queue.md. Gaps in the log are skipped and do not count. p_bytes: nothing more is
+-- taken once this many bytes are reached. Runs under the cursor's lock. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_take(
     p_cursor @schema@.cursors, p_log_end bigint, p_last_push timestamptz, p_room integer,
@@ -70,7 +70,7 @@ BEGIN
         THEN
             RETURN;
         END IF;
-        -- created_at never runs backwards within a partition.
+        -- created_at never decreases within a partition.
         SELECT s.first_offset INTO v_end FROM @schema@.segments s
         WHERE s.partition_id = p_cursor.partition_id AND s.first_offset > o_next
             AND s.first_offset < v_reach AND s.created_at + v_delay > p_now

@@ -1,11 +1,10 @@
--- Makes cursors of partitions due that were asleep when something was pushed to them.
--- A statement of its own, after the one that locked the partitions: only a new snapshot surely sees
--- cursors that fell asleep just before (they need the partition's lock for it). A cursor that is
--- held back by a parked message in strict order gains nothing from a push.
--- p_waits: how long delay and window hold a new message back. They count only under a lock of the
--- queue's row, which is merely tried: a configure that commits meanwhile would leave cursors late.
--- Called by: push, transact. Lock order: cursors by (partition, group), under their partitions;
--- tries queues.
+-- Makes sleeping cursors due in partitions to which something was pushed. It is a statement of its
+-- own, after the one that locked the partitions: only a new snapshot surely sees cursors that fell
+-- asleep just before (they need the partition's lock for that). A cursor that a parked message
+-- blocks in strict order gains nothing from a push. p_waits: how long delay and window hold a new
+-- message back. These times count only under a lock of the queue's row, which is taken without
+-- waiting: a configure that commits concurrently would otherwise leave cursors due too late. Lock
+-- order: cursors by (partition, group), under their partitions; tries queues.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_wake(
     p_partitions bigint[], p_queues integer[], p_waits bigint[], p_stricts boolean[])

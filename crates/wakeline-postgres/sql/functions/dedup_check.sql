@@ -1,8 +1,8 @@
--- Compares the items of one slot of a push with what the node could not know. See push_check.
--- o_known_txns: ids that are taken, with the first message's id and offset; an id that the node
--- took for known but that has left the window comes with NULLs. o_delta_*: the segments after
--- p_to, for the node to remember; their ids are joined by line feeds, which no id contains.
--- Called by: push_check, under the partition's lock. Reads only.
+-- Compares the items of one slot of a push with the ids that the node does not know. See
+-- push_check. o_known_txns: ids that exist, with the first message's id and offset; an id that the
+-- node believed to exist but that has left the window is returned with NULLs. o_delta_*: the
+-- segments after p_to, for the node to cache; their ids are joined by line feeds, which no id
+-- contains. Runs under the partition's lock. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.dedup_check(
     p_slot integer, p_partition bigint, p_end bigint, p_window_from timestamptz,
@@ -45,7 +45,7 @@ BEGIN
     IF p_end <= p_to AND NOT coalesce(v_older, false) THEN
         RETURN;
     END IF;
-    -- The newest 65 segments tell whether the delta is larger than 64.
+    -- Reading the newest 65 segments is enough to know whether there are more than 64.
     SELECT array_agg(d.first_offset ORDER BY d.first_offset),
         array_agg(d.created_at ORDER BY d.first_offset),
         array_agg(array_to_string(d.txn_ids, E'\n') ORDER BY d.first_offset)

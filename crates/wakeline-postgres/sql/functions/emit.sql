@@ -1,17 +1,17 @@
--- Tells the endpoints of an application of an event from SQL, as part of the caller's own transaction:
--- if that rolls back, there was no message. Returns the message's id.
+-- Sends an event to the endpoints of an application from SQL, as part of the caller's own
+-- transaction: if that is rolled back, nothing is sent. Returns the message's id.
 --
---   SELECT wakeline.emit('customer-7', 'order.paid', jsonb_build_object('id', 7));
+-- SELECT wakeline.emit('customer-7', 'order.paid', jsonb_build_object('id', 7));
 --
--- The message only goes into incoming; a node stores it with its deliveries after the commit. So an
--- open transaction holds no lock of ours, and order is by commit. p_application: its id or uid; whether
--- there is one is seen then, and so is whether the payload fits the schema of its event type, if that
--- enforces one; where not, the row stays in incoming with the reason in refused. A payload is json, jsonb,
--- or text that is JSON, as in push, and has at most 1 MiB, or as much as the parameter wakeline.hook_payload_bytes_max says.
--- p_event_id: your own id of the message; a second one of the same application is not stored. p_notify:
--- see push.
--- Needs: USAGE on the schema, INSERT on incoming.
--- Called by: users. Lock order: takes no lock but its own row's.
+-- The message is only inserted into incoming; a node stores it with its deliveries after the
+-- commit. So an open transaction holds no lock of Wakeline's tables, and the order is that of
+-- commits. p_application: its id or uid. Only the node checks whether the application exists and
+-- whether the payload matches the schema of its event type, if that enforces one; if not, the row
+-- stays in incoming with the reason in refused. A payload is json, jsonb, or text that is JSON, as
+-- in push, and has at most 1 MiB, or the number of bytes in the parameter
+-- wakeline.hook_payload_bytes_max. p_event_id: your own id of the message; a second message with
+-- the same id in an application is not stored. p_notify: see push. Requires USAGE on the schema and
+-- INSERT on incoming. Lock order: takes no lock except on its own row.
 
 CREATE OR REPLACE FUNCTION @schema@.emit(
     p_application text, p_event_type text, p_payload json, p_event_id text DEFAULT NULL,
@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION @schema@.emit(
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- Begins with the time, like the ids that nodes make.
+    -- The id begins with the time, like the ids that nodes generate.
     v_id uuid := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING
         substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
         FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;

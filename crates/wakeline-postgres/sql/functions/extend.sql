@@ -1,6 +1,6 @@
--- Moves the end of a live lease to a span from now, never to an earlier time. Returns the cursors
--- that are held on, with their ends. due_at moves along, so that nobody looks at them in vain.
--- Called by: QueueStore::extend. Lock order: cursors by (partition, group).
+-- Extends a live lease so that it lasts for a span from now; it never ends earlier than before.
+-- Returns the cursors that are still held, with the ends of their leases. due_at is moved as well,
+-- so that claims do not look at these cursors too early. Lock order: cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.extend(
     p_partitions bigint[], p_groups integer[], p_token uuid, p_span_ms double precision)

@@ -1,7 +1,6 @@
--- Gives a leased turn or work back: what the lease holds becomes visible after a delay, and nothing
--- else. One row: whether the token was the last that leased it; the capability, or the tag
--- and the name, and the time until something is due.
--- Called by: FlowStore::abandon. Lock order: the lane, or the work.
+-- Releases a leased turn or work: only what the lease holds becomes visible, after a delay. Returns
+-- one row: whether the token was the last one that leased it; the capability, or the tag and the
+-- name; and the time until something is due. Lock order: the lane, or the work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_abandon(
     p_lane bigint, p_work bigint, p_key uuid, p_delay_us bigint, p_uncounted boolean,

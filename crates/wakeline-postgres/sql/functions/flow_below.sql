@@ -1,6 +1,6 @@
--- Children of some instances, pending ones included, in the order of p_parents, at most p_limit; of the first of these only
--- those behind the lane p_after. place: the parent's index in p_parents.
--- Called by: FlowAdmin::delete_instances and delete_matching, page by page. Reads only.
+-- Returns children of some instances, including pending ones, in the order of p_parents, at most
+-- p_limit; of the first parent only those after the lane p_after. place: the parent's index in
+-- p_parents. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_below(
     p_parents text[], p_after bigint, p_limit integer)

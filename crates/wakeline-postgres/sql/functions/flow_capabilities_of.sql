@@ -1,5 +1,5 @@
--- The numbers of a dispatcher's capabilities: those given, or all there are if it is null.
--- Called by: claims and born leases of turns. Reads only.
+-- Returns the numbers of a dispatcher's capabilities: the given ones, or all existing ones if the
+-- parameter is null. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_capabilities_of(p_caps jsonb) RETURNS integer[]
 LANGUAGE plpgsql STABLE AS $$

@@ -1,7 +1,7 @@
--- Leases turns to the dispatchers of one line, lanes in the order in which they became due. SKIP
--- LOCKED: rivals pass over what is being claimed instead of queueing behind it. o_code, o_due_us:
--- see flow_claim_turns.
--- Called by: flow_claim_turns. Lock order: lanes, only tried, except the first one if p_patient.
+-- Leases turns to the dispatchers of one line, taking lanes in the order in which they became due,
+-- with SKIP LOCKED, so that concurrent claims skip each other's lanes instead of waiting for them.
+-- o_code, o_due_us: see flow_claim_turns. Lock order: lanes, without waiting, except for the first
+-- one if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_line(
     p_caps integer[], p_requests jsonb, p_patient boolean, p_further boolean,
@@ -16,7 +16,7 @@ DECLARE
     v_leases bigint[];
     v_again boolean;
     v_open integer[];
-    v_asked integer;
+    v_wanted integer;
     v_passed bigint[] := '{}';
     v_due timestamptz;
 BEGIN
@@ -38,7 +38,7 @@ BEGIN
     FROM jsonb_to_recordset(p_requests) AS x (key uuid, lease bigint, again boolean);
     v_open := ARRAY(SELECT generate_series(1, cardinality(v_keys)));
     IF v_again THEN
-        -- What the claim's first try leased, if this is its second.
+        -- If this is the second attempt of the claim: the turns that the first one leased.
         FOR c IN
             SELECT x.ord::integer, f.lane_id
             FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, again boolean))
@@ -57,7 +57,7 @@ BEGIN
         END LOOP;
     END IF;
     WHILE v_open <> '{}' LOOP
-        v_asked := cardinality(v_open);
+        v_wanted := cardinality(v_open);
         SELECT coalesce(array_agg(x.candidate), '{}') AS candidates,
             coalesce(array_agg(x.lane_id) FILTER (WHERE x.lane_id IS NOT NULL), '{}') AS lanes,
             array_agg(x.lane_id) FILTER (WHERE x.lease_token IS NOT NULL) AS expired
@@ -69,8 +69,8 @@ BEGIN
                     SELECT f.lane_id, f.due_at FROM @schema@.flow_lanes f
                     WHERE f.capability_id = x.capability_id AND f.due_at <= o_now
                         AND (v_passed = '{}' OR f.lane_id <> ALL (v_passed))
-                    ORDER BY f.due_at, f.lane_id LIMIT v_asked) f
-                ORDER BY f.due_at, f.lane_id LIMIT v_asked
+                    ORDER BY f.due_at, f.lane_id LIMIT v_wanted) f
+                ORDER BY f.due_at, f.lane_id LIMIT v_wanted
             ) m LEFT JOIN LATERAL (
                 SELECT k.lane_id, k.lease_token FROM @schema@.flow_lanes k
                 WHERE k.lane_id = m.lane_id AND k.due_at <= o_now AND k.capability_id = ANY (p_caps)
@@ -107,14 +107,14 @@ BEGIN
             o_requests := o_requests || ARRAY(SELECT x.r - 1 FROM unnest(v_open[:n]) AS x (r));
             v_open := v_open[n + 1:];
         END IF;
-        -- There are no more.
-        EXIT WHEN cardinality(c.candidates) < v_asked;
+        -- There are no more candidates.
+        EXIT WHEN cardinality(c.candidates) < v_wanted;
         v_passed := v_passed || c.candidates;
     END LOOP;
     IF v_open <> '{}' OR p_further THEN
         v_due := @schema@.flow_turns_due(p_caps);
-        -- What is due and was not taken though somebody wanted it is in a rival's hands, and may
-        -- come back in a moment.
+        -- A lane that is due but was not taken although a request wanted it is locked by another
+        -- claim, and may become available in a moment.
         o_due_us := CASE WHEN v_due <= o_now AND v_open <> '{}' THEN 2000
             WHEN v_due <= o_now THEN 0
             ELSE ceil(extract(epoch FROM v_due - o_now) * 1000000)::bigint END;

@@ -1,11 +1,10 @@
 -- Leases turns to the dispatchers of some lines. Rows of kind 0, one per line: code is 2 if only
--- rivals' lanes are due, else 0; due_us is the time to the line's next turn if a request went
--- without, or the line asks for it (further). Kind 1: lanes whose turns were leased, with the
--- numbers of their lines and the requests' indexes. p_lines: an array of objects. caps: numbers,
--- null for any; requests: objects of key, lease (microseconds), again (an earlier try may have
--- leased something to the key). p_patient: wait a little for the first due lane.
--- Called by: FlowStore::claim_turns. Lock order: lanes, only tried, except the first one if
--- p_patient.
+-- locked lanes are due, else 0; due_us is the time to the line's next turn if a request got
+-- nothing, or if further is set. Kind 1: lanes whose turns were leased, with the numbers of their
+-- lines and the requests' indexes. p_lines: an array of objects. caps: numbers, null for any;
+-- requests: objects of key, lease (microseconds) and again (an earlier attempt may have leased
+-- something under the key). p_patient: wait briefly for the first due lane. Lock order: lanes,
+-- without waiting, except for the first one if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_turns(p_lines jsonb, p_patient boolean)
 RETURNS TABLE (

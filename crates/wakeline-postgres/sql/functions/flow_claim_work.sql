@@ -1,12 +1,11 @@
--- Leases work to the workers of some lines. Rows of kind 0, one per line: code is 2 if rivals hold
--- something that is available, else 0; due_us is the time to the line's next work if a request
--- went without, or the line asks for it (further). Kind 1: work that was leased, with the numbers of the lines and the requests'
--- indexes. p_lines: an array of objects. tags, names: numbers, null for any; owner and
--- session_lease (microseconds), if it may claim sessions; requests: objects of key, lease
--- (microseconds), again (an earlier try may have leased something to the key). p_patient: wait a
--- little for the first.
--- Called by: FlowStore::claim_work. Lock order: sessions and work, only tried, except the first
--- work if p_patient.
+-- Leases work to the workers of some lines. Rows of kind 0, one per line: code is 2 if other claims
+-- have locked available work, else 0; due_us is the time to the line's next work if a request got
+-- nothing, or if further is set. Kind 1: work that was leased, with the numbers of the lines and
+-- the requests' indexes. p_lines: an array of objects. tags, names: numbers, null for any; owner
+-- and session_lease (microseconds), if the worker may claim sessions; requests: objects of key,
+-- lease (microseconds) and again (an earlier attempt may have leased something under the key).
+-- p_patient: wait briefly for the first work. Lock order: sessions and work, without waiting,
+-- except for the first work if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_work(p_lines jsonb, p_patient boolean)
 RETURNS TABLE (

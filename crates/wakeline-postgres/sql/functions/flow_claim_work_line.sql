@@ -1,8 +1,7 @@
--- Leases work to the workers of one line, strictly in order of insertion. First it makes available
--- what has become due: delayed work, and that whose lease has expired.
--- SKIP LOCKED: rivals pass over what is being claimed instead of queueing behind it.
--- o_code, o_due_us: see flow_claim_work.
--- Called by: flow_claim_work. Lock order: sessions and work, only tried, except the first work if
+-- Leases work to the workers of one line, strictly in order of insertion. First it makes due work
+-- available: delayed work, and work whose lease has expired. It uses SKIP LOCKED, so that
+-- concurrent claims skip each other's work instead of waiting for it. o_code, o_due_us: see
+-- flow_claim_work. Lock order: sessions and work, without waiting, except for the first work if
 -- p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_work_line(
@@ -18,7 +17,7 @@ DECLARE
     v_leases bigint[];
     v_again boolean;
     v_open integer[];
-    v_asked integer;
+    v_wanted integer;
     v_taken bigint[];
     v_after bigint := -1;
     v_due timestamptz;
@@ -36,7 +35,7 @@ BEGIN
     FROM jsonb_to_recordset(p_requests) AS x (key uuid, lease bigint, again boolean);
     v_open := ARRAY(SELECT generate_series(1, cardinality(v_keys)));
     IF v_again THEN
-        -- What the claim's first try leased, if this is its second.
+        -- If this is the second attempt of the claim: the work that the first one leased.
         FOR c IN
             SELECT x.ord::integer, f.work_id
             FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, again boolean))
@@ -67,7 +66,7 @@ BEGIN
         PERFORM @schema@.flow_work_again(p_routes, p_owner, o_now);
     END IF;
     WHILE v_open <> '{}' LOOP
-        v_asked := cardinality(v_open);
+        v_wanted := cardinality(v_open);
         SELECT coalesce(array_agg(x.candidate), '{}') AS candidates,
             coalesce(array_agg(x.work_id) FILTER (WHERE x.work_id IS NOT NULL), '{}') AS works,
             array_agg(x.work_id) FILTER (WHERE x.session IS NOT NULL) AS kept,
@@ -75,7 +74,7 @@ BEGIN
         INTO c
         FROM (
             SELECT x.o_work AS candidate, k.* FROM @schema@.flow_work_ready(
-                p_routes, p_owner, v_after, v_asked, o_now) x
+                p_routes, p_owner, v_after, v_wanted, o_now) x
             LEFT JOIN LATERAL (
                 SELECT k.work_id, k.session FROM @schema@.flow_work k
                 WHERE k.work_id = x.o_work AND k.state = 0
@@ -103,15 +102,15 @@ BEGIN
             o_requests := o_requests || ARRAY(SELECT x.r - 1 FROM unnest(v_open[:n]) AS x (r));
             v_open := v_open[n + 1:];
         END IF;
-        -- There is no more.
-        EXIT WHEN cardinality(c.candidates) < v_asked;
-        v_after := c.candidates[v_asked];
+        -- There is no more work.
+        EXIT WHEN cardinality(c.candidates) < v_wanted;
+        v_after := c.candidates[v_wanted];
     END LOOP;
     IF v_open = '{}' THEN
         o_code := 0;
     END IF;
     IF o_code = 2 THEN
-        -- What rivals have in hand may come back in a moment.
+        -- Work that other claims have locked may become available in a moment.
         o_due_us := 2000;
     ELSIF v_open = '{}' AND p_further AND EXISTS (
         SELECT FROM @schema@.flow_work_ready(p_routes, p_owner, -1, 1, o_now))

@@ -1,9 +1,8 @@
--- Goes on with a deletion by about p_rows rows: first the children of what was deleted follow it, then
--- the rows that are left go. p_deletion: NULL for one with which nobody has gone on for a while.
--- o_more: whether something is left of it. o_due_us: if p_deletion is NULL, in how many microseconds
--- there is something to go on with, NULL if nothing is left.
--- Called by: flow_delete, FlowAdmin::delete_instances, delete_matching and prune, housekeeping. Lock
--- order: leftovers, only tried; lanes by id; work.
+-- Continues a deletion by about p_rows rows: first it deletes the children of deleted instances,
+-- then the remaining rows. p_deletion: NULL for a deletion that has not been continued for a while.
+-- o_more: whether something is left of it. o_due_us: if p_deletion is NULL, the time in
+-- microseconds until something can be continued, NULL if nothing is left. Lock order: leftovers,
+-- without waiting; lanes by id; work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_clear(
     p_deletion uuid, p_rows integer,
@@ -45,7 +44,7 @@ BEGIN
     IF p_deletion IS NULL THEN
         o_due_us := @schema@.hook_until((
             SELECT x.due_at FROM @schema@.flow_leftovers x ORDER BY x.due_at LIMIT 1), v_now);
-        -- Somebody else is at it.
+        -- Another node is continuing it.
         IF v_deletion IS NULL AND o_due_us = 0 THEN
             o_due_us := 1000000;
         END IF;

@@ -1,18 +1,18 @@
--- Commits turns: for each all that it did, or nothing. Rows of kind 0: codes as in
--- flow_commit_check and lasts, the last events, one per command; outcomes of all messages, in
--- order (see flow_put). Kinds 1 and 2: see flow_enqueue. Kind 4: work that was leased to requests
--- that came along. Kind 5: work of a tag became available, or will in due_us. Kind 6: the outcome,
--- status or key-value state of an instance changed; watched: somebody has asked to be told. Pushes
--- come with one command only. Kind 3: as push, one per slot. If one has a state other than 0,
--- nothing happened, there are no other rows, and the node tries again as after a push. p_commands:
--- an array of objects. key: of the lease; name, parent, parent_event: of a birth; capability,
--- version: pinned; first, last, events: history, with the index in p_blobs; statuses: how many,
--- status: the last one; kv: whether it changed; kv_clear: whether all keys lost their value first;
--- ending: how the execution ended; output: the index in p_blobs; clear: empty the lane. p_kv:
--- objects of c, key, value (index in p_blobs, null if cleared). p_work_*: see flow_work_add.
--- p_unwork: objects of c, execution, activity; p_unsend: of c, execution, event.
--- Called by: FlowStore::commit_turn. Lock order: partitions by id and their cursors (waits, by
--- lock_timeout), lanes, tries sessions, work.
+-- Commits turns: each completely or not at all. Rows of kind 0: codes as in flow_commit_check and
+-- lasts, the last events, one per command; outcomes of all messages, in order (see flow_put). Kinds
+-- 1 and 2: see flow_enqueue. Kind 4: work that was leased to requests that were passed with the
+-- commits. Kind 5: work of a tag became available, or will in due_us. Kind 6: the outcome, status
+-- or key-value state of an instance changed; watched: a waiter in some process has asked to be
+-- notified. Pushes are allowed with a single command only. Kind 3: as push, one row per slot. If a
+-- slot has a state other than 0, nothing was written, there are no other rows, and the node tries
+-- again as after a push. p_commands: an array of objects. key: the key of the lease; name, parent,
+-- parent_event: of a birth; capability, version: pinned; first, last, events: history, with the
+-- index in p_blobs; statuses: their number, status: the last one; kv: whether it changed; kv_clear:
+-- whether all keys are cleared first; ending: how the execution ended; output: the index in
+-- p_blobs; clear: remove everything from the lane. p_kv: objects of c, key, value (index in
+-- p_blobs, null if cleared). p_work_*: see flow_work_add. p_unwork: objects of c, execution,
+-- activity; p_unsend: of c, execution, event. Lock order: partitions by id and their cursors
+-- (waits, by lock_timeout), lanes, tries sessions, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit(
     p_commands jsonb, p_kv jsonb, p_work_commands integer[], p_work_executions bigint[],
@@ -52,7 +52,7 @@ DECLARE
     v_phases smallint[];
     v_fresh integer[];
     v_by integer[];
-    v_told boolean[];
+    v_notified boolean[];
     w_first bigint[];
     w_at timestamptz[];
     w_partition bigint[] := '{}';
@@ -94,7 +94,7 @@ BEGIN
     END IF;
     v_own := ARRAY(SELECT (x->>'lane')::bigint FROM jsonb_array_elements(p_commands)
         WITH ORDINALITY AS x (x, ord) ORDER BY ord);
-    -- A first look, so that a stale commit makes no lane.
+    -- A first check, so that a stale commit creates no lane.
     v_ok := ARRAY(
         SELECT l.lane_id IS NOT NULL
         FROM ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint, key uuid)) WITH ORDINALITY
@@ -107,7 +107,7 @@ BEGIN
     v_now := @schema@.clock();
     SELECT x.* INTO k FROM @schema@.flow_commit_check(p_commands, v_lanes, v_now) AS x;
     v_ok := ARRAY(SELECT x.code = 0 AND x.held FROM unnest(k.o_codes, v_ok) AS x (code, held));
-    v_told := array_fill(false, ARRAY[cardinality(v_own)]);
+    v_notified := array_fill(false, ARRAY[cardinality(v_own)]);
     IF true = ANY (v_ok) THEN
         v_phases := @schema@.flow_commit_write(p_commands, p_blobs, k.o_codes,
             ARRAY(SELECT (v_lanes[x]).instance FROM unnest(k.o_lanes) AS x),
@@ -126,7 +126,7 @@ BEGIN
     v_before := v_lanes;
     v_lanes := p.o_lanes;
     PERFORM @schema@.flow_commit_clean(p_commands, p_unsend, v_lanes, k.o_lanes, v_ok);
-    -- The own lanes: their leases end, and what is left in them is due.
+    -- The turns' own lanes: their leases end, and what is left in them is due.
     FOR r IN
         SELECT c.*, k.o_lanes[c.ord] AS at
         FROM ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint, name text,
@@ -134,7 +134,8 @@ BEGIN
             WITH ORDINALITY AS c (lane, name, capability, statuses, kv, ending, ord)
         WHERE v_ok[c.ord]
     LOOP
-        v_told[r.ord] := r.statuses > 0 OR r.kv OR coalesce(r.ending <> 'continued_as_new', false)
+        v_notified[r.ord] := r.statuses > 0 OR r.kv
+            OR coalesce(r.ending <> 'continued_as_new', false)
             OR (v_lanes[r.at].phase = 0 AND v_phases[r.ord] IS NOT NULL);
         v_lanes[r.at].phase := coalesce(v_phases[r.ord], v_lanes[r.at].phase);
         v_lanes[r.at].capability_id := coalesce(r.capability, v_lanes[r.at].capability_id);
@@ -157,11 +158,11 @@ BEGIN
     SELECT x.* INTO v_fresh, v_by
     FROM @schema@.flow_fresh(v_lanes, p.o_firsts, p.o_commands) AS x;
     SELECT x.* INTO b
-    FROM @schema@.flow_born(v_lanes, v_fresh, v_by, p_turn_requests, v_ok, v_now) AS x;
+    FROM @schema@.flow_leased_on_insert(v_lanes, v_fresh, v_by, p_turn_requests, v_ok, v_now) AS x;
     v_lanes := b.o_lanes;
     kind := 6;
     FOR i IN 1 .. cardinality(v_own) LOOP
-        IF v_told[i] THEN
+        IF v_notified[i] THEN
             command := i; what := v_lanes[k.o_lanes[i]].instance;
             watched := v_lanes[k.o_lanes[i]].watched;
             v_lanes[k.o_lanes[i]].watched := false;

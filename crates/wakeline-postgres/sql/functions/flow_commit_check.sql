@@ -1,7 +1,6 @@
--- Decides for each turn that is to be committed whether it may be. o_codes: 0 yes, 1 its lease is
--- over, 2 its events do not follow the last one (o_lasts), 3 there is no instance, and no birth of
--- one. o_lanes: the index of each command's lane in p_lanes.
--- Called by: flow_commit, under the lanes' locks. Reads only.
+-- Decides for each turn whether it can be committed. o_codes: 0 yes, 1 its lease has ended, 2 its
+-- events do not follow the last one (o_lasts), 3 the instance does not exist and there is no birth.
+-- o_lanes: the index of each command's lane in p_lanes. Runs under the lanes' locks. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_check(
     p_commands jsonb, p_lanes @schema@.flow_lanes[], p_now timestamptz,

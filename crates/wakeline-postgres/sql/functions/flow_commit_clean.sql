@@ -1,6 +1,6 @@
--- Removes messages that turns are done with: those that they took or took back, or, where a turn
--- clears its lane, all of it. p_at: the index of each command's lane.
--- Called by: flow_commit, under the lanes' locks, after new messages were stored.
+-- Removes the messages that turns have processed: those that they took or cancelled, or, if a turn
+-- clears its lane, all of them. p_at: the index of each command's lane. Runs under the lanes'
+-- locks, after new messages were stored.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_clean(
     p_commands jsonb, p_unsend jsonb, p_lanes @schema@.flow_lanes[],

@@ -1,6 +1,5 @@
--- Writes the changes of key-value state of turns: to the delta of the execution, and, where it
--- ends, the whole delta into the state.
--- Called by: flow_commit, under the lanes' locks.
+-- Writes the changes of key-value state by turns: to the delta of the execution, and, if the
+-- execution ends, the whole delta into the state. Runs under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_kv(
     p_commands jsonb, p_kv jsonb, p_blobs bytea[], p_codes smallint[], p_now timestamptz)

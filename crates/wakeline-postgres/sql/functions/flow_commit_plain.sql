@@ -1,8 +1,8 @@
--- Commits turns that send no messages and only added to what there is: the short way of
--- flow_commit, for all turns of a call. Arrays by command; p_versions: empty if pinned without one;
--- p_statuses: how often the status changed, p_status: the last one. p_work_*: see flow_work_add.
--- Rows of kind 0, 2, 4, 5, 6: see flow_commit.
--- Called by: FlowStore::commit_turn. Lock order: lanes, tries sessions.
+-- Commits turns that send no messages and only add to the existing rows; faster than flow_commit,
+-- and usable if all turns of a call are plain. Arrays by command; p_versions: empty if pinned
+-- without a version; p_statuses: how often the status changed, p_status: the last one. p_work_*:
+-- see flow_work_add. Rows of kind 0, 2, 4, 5, 6: see flow_commit. Lock order: lanes, tries
+-- sessions.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_plain(
     p_lanes bigint[], p_keys uuid[], p_executions bigint[], p_names text[], p_parents text[],
@@ -31,7 +31,7 @@ DECLARE
     v_kept bigint[];
     v_phases smallint[];
     v_due timestamptz[];
-    v_told boolean[];
+    v_notified boolean[];
 BEGIN
     PERFORM FROM @schema@.flow_lanes l WHERE l.lane_id = ANY (p_lanes)
     ORDER BY l.lane_id FOR NO KEY UPDATE;
@@ -120,13 +120,14 @@ BEGIN
     DELETE FROM @schema@.flow_messages m
     USING unnest(p_lanes, v_ok, k.ats, k.seqs) AS c (lane, ok, at, seq)
     WHERE c.ok AND m.lane_id = c.lane AND m.seq <= c.seq AND m.visible_at <= c.at;
-    SELECT array_agg(x.phase), array_agg(x.due_at), array_agg(x.told) INTO v_phases, v_due, v_told
+    SELECT array_agg(x.phase), array_agg(x.due_at), array_agg(x.notified)
+    INTO v_phases, v_due, v_notified
     FROM (
         SELECT m.phase, CASE WHEN c.ok AND c.capability IS NOT NULL AND NOT c.suspended THEN (
                 SELECT f.visible_at FROM @schema@.flow_messages f
                 WHERE f.lane_id = c.lane ORDER BY f.visible_at LIMIT 1) END AS due_at,
             c.ok AND (c.statuses > 0 OR c.ending IS NOT NULL
-                OR (c.phase = 0 AND m.phase IS NOT NULL)) AS told
+                OR (c.phase = 0 AND m.phase IS NOT NULL)) AS notified
         FROM unnest(p_lanes, v_ok, k.phases, k.capabilities, k.suspended, p_statuses, p_endings)
             WITH ORDINALITY
             AS c (lane, ok, phase, capability, suspended, statuses, ending, ord)
@@ -137,16 +138,16 @@ BEGIN
     -- The leases end, and what is left in the lanes is due.
     UPDATE @schema@.flow_lanes l SET phase = coalesce(c.phase, l.phase),
         capability_id = c.capability, due_at = c.due_at, lease_token = NULL, lease_until = NULL,
-        lease_at = NULL, lease_seq = NULL, watched = l.watched AND NOT c.told
-    FROM unnest(p_lanes, v_ok, v_phases, k.capabilities, v_due, v_told)
-        AS c (lane, ok, phase, capability, due_at, told)
+        lease_at = NULL, lease_seq = NULL, watched = l.watched AND NOT c.notified
+    FROM unnest(p_lanes, v_ok, v_phases, k.capabilities, v_due, v_notified)
+        AS c (lane, ok, phase, capability, due_at, notified)
     WHERE c.ok AND l.lane_id = c.lane;
     kind := 0; codes := k.codes; lasts := k.lasts;
     RETURN NEXT;
     codes := NULL; lasts := NULL;
     kind := 6;
     FOR i IN 1 .. cardinality(v_ok) LOOP
-        IF v_told[i] THEN
+        IF v_notified[i] THEN
             command := i; what := k.instances[i]; watched := k.watched[i];
             RETURN NEXT;
         END IF;

@@ -1,6 +1,6 @@
--- Removes work that turns took back, or, where a turn clears its lane, all work of it.
--- Called by: flow_commit, under the lanes' locks, before new work is stored: what goes is not older
--- than that. (The node leaves out new work that is taken back by the same turn.) Lock order: work.
+-- Removes work that turns cancelled, or, if a turn clears its lane, all work of it. Runs under the
+-- lanes' locks, before new work is stored, so that only older work is removed. (The node leaves out
+-- new work that the same turn cancels.) Lock order: work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_unwork(
     p_commands jsonb, p_unwork jsonb, p_ok boolean[])

@@ -1,7 +1,6 @@
--- Writes what turns did to their instances: the instance itself, its execution, its history.
--- Returns how each instance stands afterwards (1 it runs, 2 it has ended), by the index of its
--- command; NULL where there is none.
--- Called by: flow_commit, under the lanes' locks.
+-- Writes the changes of turns to their instances: the instance itself, its execution and its
+-- history. Returns the phase of each instance afterwards (1 running, 2 ended), by the index of its
+-- command; NULL if it does not exist. Runs under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_write(
     p_commands jsonb, p_blobs bytea[], p_codes smallint[], p_names text[], p_phases smallint[],

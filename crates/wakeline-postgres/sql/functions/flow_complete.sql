@@ -1,7 +1,7 @@
--- Removes leased work and tells its instances, for several completions at once. Rows of kind 0:
--- codes has one of 0 completed, 1 stale per completion, followed by the outcomes of all messages,
--- in order (see flow_put). Kinds 1 and 2: see flow_enqueue.
--- Called by: FlowStore::complete_work. Lock order: lanes, sessions by name, work by id.
+-- Removes leased work and stores the messages to its instances, for several completions. Rows of
+-- kind 0: codes contains 0 completed or 1 stale per completion, followed by the outcomes of all
+-- messages, in order (see flow_put). Kinds 1 and 2: see flow_enqueue. Lock order: lanes, sessions
+-- by name, work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_complete(
     p_lanes bigint[], p_works bigint[], p_keys uuid[], p_messages jsonb, p_requests jsonb,
@@ -25,7 +25,7 @@ DECLARE
     b record;
     h record;
 BEGIN
-    -- A first look, so that a stale completion makes no lane.
+    -- A first check, so that a stale completion creates no lane.
     SELECT array_agg(w.work_id IS NOT NULL ORDER BY x.ord),
         array_agg(DISTINCT w.session) FILTER (WHERE w.session IS NOT NULL)
     INTO v_held, v_sessions
@@ -66,7 +66,7 @@ BEGIN
     SELECT x.* INTO v_fresh, v_by
     FROM @schema@.flow_fresh(p.o_lanes, p.o_firsts, p.o_commands) AS x;
     SELECT x.* INTO b
-    FROM @schema@.flow_born(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
+    FROM @schema@.flow_leased_on_insert(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
     PERFORM @schema@.flow_save(b.o_lanes);
     kind := 0;
     codes := ARRAY(SELECT CASE WHEN x THEN 0 ELSE 1 END::smallint FROM unnest(v_ok) AS x)

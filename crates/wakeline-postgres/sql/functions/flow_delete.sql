@@ -1,8 +1,8 @@
--- Deletes instances, and begins with all below them: see flow_clear. Without p_force nothing is deleted
--- if one of them has not ended (o_running), or has a parent that stays (o_orphans); that all below
--- them has ended is for the caller to see. With p_force messages go, too, that wait for an instance
--- that was never started. p_rows: see flow_clear; 0 to delete nothing.
--- Called by: FlowAdmin::delete_instances, delete_matching. Lock order: lanes; then see flow_clear.
+-- Deletes instances, and begins to delete their descendants: see flow_clear. Without p_force
+-- nothing is deleted if one of them has not ended (o_running) or has a parent that stays
+-- (o_orphans); the caller checks that all descendants have ended. With p_force, messages that wait
+-- for an instance that was never started are deleted too. p_rows: see flow_clear; 0 to delete
+-- nothing. Lock order: lanes; then see flow_clear.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_delete(
     p_instances text[], p_force boolean, p_deletion uuid, p_rows integer,
@@ -33,7 +33,7 @@ BEGIN
     END IF;
     SELECT x.* INTO o_count, o_messages, o_watched FROM @schema@.flow_unlink(
         ARRAY(SELECT l.lane_id FROM unnest(v_lanes) AS l), p_deletion, @schema@.clock()) AS x;
-    -- What is small goes at once.
+    -- Small deletions are completed at once.
     o_more := o_count > 0;
     FOR i IN 1 .. 4 LOOP
         EXIT WHEN NOT o_more;

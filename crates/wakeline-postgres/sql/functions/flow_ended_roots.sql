@@ -1,7 +1,6 @@
--- A page of ended instances that have no parent, those that ended first in front, behind a place.
--- p_instances: only these, NULL for all; p_before: only those that ended before. parents: whether it
--- has children.
--- Called by: FlowAdmin::delete_matching. Reads only.
+-- Returns a page of ended instances that have no parent, after a position, those that ended first
+-- in front. p_instances: only these, NULL for all; p_before: only those that ended before. parents:
+-- whether the instance has children. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_ended_roots(
     p_instances text[], p_before timestamptz, p_after_at timestamptz, p_after text,

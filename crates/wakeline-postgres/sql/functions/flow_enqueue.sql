@@ -1,7 +1,7 @@
--- Puts messages into lanes, for several commands at once. Rows of kind 0: codes has the outcomes
--- of all messages, in order (see flow_put). Kind 1: lanes whose turns were leased to requests that
--- came along. Kind 2: a turn of a capability (what) became available, or will in due_us.
--- Called by: FlowStore::enqueue. Lock order: lanes.
+-- Stores messages in lanes, for several commands. Rows of kind 0: codes contains the outcomes of
+-- all messages, in order (see flow_put). Kind 1: lanes whose turns were leased to requests that
+-- were passed with the commands. Kind 2: a turn of a capability (what) became available, or will in
+-- due_us. Lock order: lanes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_enqueue(
     p_commands integer, p_messages jsonb, p_requests jsonb, p_blobs bytea[])
@@ -29,7 +29,7 @@ BEGIN
     SELECT x.* INTO v_fresh, v_by
     FROM @schema@.flow_fresh(p.o_lanes, p.o_firsts, p.o_commands) AS x;
     SELECT x.* INTO b
-    FROM @schema@.flow_born(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
+    FROM @schema@.flow_leased_on_insert(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
     PERFORM @schema@.flow_save(b.o_lanes);
     kind := 0; codes := p.o_outcomes;
     RETURN NEXT;

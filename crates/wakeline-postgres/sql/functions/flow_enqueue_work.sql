@@ -1,6 +1,5 @@
--- Stores work outside of a turn. One row per tag and name: the time until it is available. p_work_*: see
--- flow_work_add.
--- Called by: FlowStore::enqueue_work. Lock order: the lane.
+-- Stores work outside of a turn. Returns one row per tag and name: the time until it is available.
+-- p_work_*: see flow_work_add. Lock order: the lane.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_enqueue_work(
     p_instance text, p_work_commands integer[], p_work_executions bigint[],

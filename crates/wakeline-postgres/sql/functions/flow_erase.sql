@@ -1,6 +1,6 @@
--- Removes rows that lanes and executions left, at most about p_rows, and the notes of those of which
--- nothing is left.
--- Called by: flow_clear, under the locks of the notes. Lock order: work. Nobody else knows the lanes.
+-- Removes the rows that deleted lanes and executions left, at most about p_rows, and the notes of
+-- those of which nothing is left. Runs under the locks of the notes. Lock order: work. No other
+-- transaction can find the lanes any more.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_erase(
     p_notes bigint[], p_lanes bigint[], p_rows bigint,

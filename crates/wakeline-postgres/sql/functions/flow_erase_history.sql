@@ -1,6 +1,5 @@
--- Removes history that lanes and executions left: at most p_rows rows, and about 16 MB. Returns how
--- many rows, or p_rows if something is left.
--- Called by: flow_erase, under the locks of the notes.
+-- Removes history that deleted lanes and executions left: at most p_rows rows, and about 16 MB.
+-- Returns the number of rows, or p_rows if something is left. Runs under the locks of the notes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_erase_history(p_notes bigint[], p_rows bigint)
 RETURNS bigint

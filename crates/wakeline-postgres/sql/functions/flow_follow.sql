@@ -1,6 +1,6 @@
--- Deletes children of instances of a deletion that were deleted before, at most p_rows. o_found: how
--- many were looked at; NULL if no instance has children left.
--- Called by: flow_clear. Lock order: leftovers, only tried; lanes by id; work.
+-- Deletes children of the instances that a deletion has deleted before, at most p_rows. o_found:
+-- how many were read; NULL if no instance has children left. Lock order: leftovers, without
+-- waiting; lanes by id; work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_follow(
     p_deletion uuid, p_rows integer,
@@ -18,8 +18,8 @@ BEGIN
         ORDER BY x.leftover_id LIMIT 100 FOR UPDATE SKIP LOCKED
     LOOP
         v_left := p_rows - coalesce(cardinality(v_lanes), 0);
-        -- One that has taken its parent's name since has started later. A pending one stays that
-        -- somebody else has started, too: its first turn tells them that the id is taken.
+        -- An instance that has taken its parent's name since was started later. A pending one that
+        -- another client has started stays, too: its first turn reports that the id exists.
         v_page := ARRAY(
             (SELECT i.lane_id FROM @schema@.flow_instances i
             JOIN @schema@.flow_lanes l ON l.lane_id = i.lane_id
@@ -45,7 +45,8 @@ BEGIN
     o_found := cardinality(v_lanes);
     v_lanes := ARRAY(
         SELECT l.lane_id FROM unnest(@schema@.flow_lock(coalesce(v_lanes, '{}'), '{}')) AS l);
-    -- By the time under the locks: what these lanes started while they were waited for goes, too.
+    -- By the time after the locks were taken: what these lanes started while this waited for their
+    -- locks is deleted, too.
     SELECT x.* INTO o_count, o_messages, o_watched
     FROM @schema@.flow_unlink(v_lanes, p_deletion, @schema@.clock()) AS x;
 END

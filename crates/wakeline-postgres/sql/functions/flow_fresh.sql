@@ -1,6 +1,5 @@
--- The lanes that a write put something into, by their index: per command those that became due
--- first in front, and of these in the order of o_firsts (see flow_put).
--- Called by: flow_enqueue, flow_commit, flow_complete.
+-- Returns the indexes of the lanes that a write put something into: per command those that became
+-- due first in front, and of these in the order of o_firsts (see flow_put).
 
 CREATE OR REPLACE FUNCTION @schema@.flow_fresh(
     p_lanes @schema@.flow_lanes[], p_firsts integer[], p_commands integer[],

@@ -1,7 +1,6 @@
--- What a write made available and nobody was given: per command and capability the earliest time.
--- p_before: the lanes as they stood. One that is out and whose need has changed is told as well:
--- others wait for the end of its lease now.
--- Called by: everything that puts messages into lanes. Reads only.
+-- Returns what a write made available and did not lease: per command and capability the earliest
+-- time. p_before: the lanes before the write. A leased lane whose capability has changed is
+-- returned as well, because other dispatchers now wait for the end of its lease. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_hints(
     p_before @schema@.flow_lanes[], p_lanes @schema@.flow_lanes[], p_fresh integer[],

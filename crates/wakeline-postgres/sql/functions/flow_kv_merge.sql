@@ -1,5 +1,5 @@
--- Puts what executions changed into the key-value state of their instances.
--- Called by: flow_commit_kv, flow_terminate, when an execution has ended; under the lanes' locks.
+-- Applies the changes of executions to the key-value state of their instances, when an execution
+-- has ended. Runs under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_kv_merge(p_lanes bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,8 +1,7 @@
--- A page of the children of an instance, newest first, those that wait for their first turn among
--- them: both branches walk an index of its children in this order. A function for its planner
--- settings: whoever expects next to no rows sorts the whole family. Otherwise the same as the
--- query flow_list.
--- Called by: FlowReader::list_instances. Reads only.
+-- Returns a page of the children of an instance, newest first, including those that wait for their
+-- first turn: both branches read an index of its children in this order. It is a function for the
+-- sake of its planner settings: a plan that expects almost no rows would sort all children.
+-- Otherwise it is the same as the query flow_list. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_list_parent(
     p_name text, p_states text[], p_suspended boolean, p_prefix text, p_parent text,

@@ -1,6 +1,5 @@
--- Locks lanes, those of p_instances made first if they are missing. Lanes of p_lanes that do not
--- exist (any more) are left out.
--- Called by: everything that writes to lanes. Lock order: new lanes by name, then all lanes by id.
+-- Locks lanes; those of p_instances are created first if they are missing. Lanes of p_lanes that do
+-- not exist (any more) are left out. Lock order: new lanes by name, then all lanes by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_lock(
     p_lanes bigint[], p_instances text[], OUT o_lanes @schema@.flow_lanes[])
@@ -18,7 +17,7 @@ BEGIN
         v_named := ARRAY(
             SELECT l.lane_id FROM @schema@.flow_lanes l WHERE l.instance = ANY (v_names));
         IF cardinality(v_named) < cardinality(v_names) THEN
-            -- Numbered in the order in which they are named, inserted in that of their names.
+            -- Numbered in the order in which they are given, inserted in the order of their names.
             v_names := ARRAY(SELECT n.name FROM unnest(v_names) WITH ORDINALITY AS n (name, ord)
                 WHERE NOT EXISTS (SELECT FROM @schema@.flow_lanes l WHERE l.instance = n.name)
                 ORDER BY n.ord);
@@ -43,7 +42,8 @@ BEGIN
         FOR NO KEY UPDATE
     ) x;
     IF v_found < coalesce(cardinality(v_names), 0) THEN
-        -- Deleted while we waited. The call is repeated and makes it anew.
+        -- The lane was deleted while this waited for its lock. The call is repeated and creates it
+        -- again.
         RAISE EXCEPTION 'a lane has gone' USING ERRCODE = 'serialization_failure';
     END IF;
 END

@@ -1,7 +1,6 @@
--- The numbers of capabilities (kind 0), tags (kind 1) or names of activities (kind 2), made if they
--- are missing. Names are never removed, so nodes remember the numbers.
--- Called by: whoever names one that its node does not know yet, in a commit of its own. Lock
--- order: rows in the order of their names.
+-- Returns the numbers of capabilities (kind 0), tags (kind 1) or activity names (kind 2), which are
+-- created if they are missing. Names are never removed, so nodes cache the numbers. Lock order:
+-- rows in the order of their names.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_names(p_kind smallint, p_names text[])
 RETURNS TABLE (name text, id integer)

@@ -1,5 +1,5 @@
--- Those of some instances whose parent exists and is neither one of them nor below one of them.
--- Called by: flow_delete. Reads only.
+-- Returns those of some instances whose parent exists and is neither one of them nor a descendant
+-- of one of them. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_orphans(p_instances text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE AS $$
@@ -12,7 +12,7 @@ BEGIN
     FOREACH n IN ARRAY p_instances LOOP
         v_above := ARRAY[n];
         LOOP
-            -- A family may be its own ancestor.
+            -- An instance may be its own ancestor.
             v_parent := (SELECT i.parent FROM @schema@.flow_lanes l
                 JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id
                 WHERE l.instance = v_above[cardinality(v_above)]);

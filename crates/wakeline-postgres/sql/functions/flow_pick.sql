@@ -1,10 +1,10 @@
--- What a turn of a lane takes along: the visible messages, the first 1,000 of them, at most about
--- 4 MB but at least one. Returns the place of the last one; NULL if none is visible. If more are
--- visible, messages that may begin an execution and lie behind that cut are moved to the front of
--- the lane first: without them nobody could take the messages before them. Those in front are then
--- taken alone: an execution that continues as new carries along what its turns took and it did not
--- want, so each turn of a loop over a large mailbox would carry all that came before.
--- Called by: flow_grant, flow_pick_all, under the lane's lock. Lock order: messages.
+-- Returns what a turn of a lane takes: the visible messages, at most the first 1,000 and about 4
+-- MB, but at least one. Returns the position of the last one; NULL if none is visible. If more are
+-- visible, messages that may begin an execution and are after that limit are moved to the front of
+-- the lane first: without them no dispatcher could process the messages before them. Those in front
+-- are then taken alone: an execution that continues as new carries over the messages that its turns
+-- took and did not use, so each turn of a loop over a large mailbox would carry all earlier ones.
+-- Runs under the lane's lock. Lock order: messages.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_pick(p_lane bigint, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -27,7 +27,7 @@ BEGIN
             ) m
             WINDOW w AS (ORDER BY m.seq)
         ) x;
-        -- Most lanes hold a few messages: then no other statement is needed.
+        -- Most lanes hold few messages: then no other statement is needed.
         EXIT WHEN v_other IS NOT NULL OR k.last IS NULL OR (k.len < 1000 AND k.last = k.seen);
         EXIT WHEN NOT EXISTS (
             SELECT FROM @schema@.flow_messages f

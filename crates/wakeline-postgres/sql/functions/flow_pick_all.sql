@@ -1,6 +1,6 @@
--- What turns of lanes take along, lane by lane in order: see flow_pick. o_empty: the lanes
--- that have nothing visible, NULL if there are none.
--- Called by: flow_claim_line, under the lanes' locks. Lock order: messages.
+-- Returns what turns of lanes take, lane by lane in order: see flow_pick. o_empty: the lanes that
+-- have no visible message, NULL if there are none. Runs under the lanes' locks. Lock order:
+-- messages.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_pick_all(
     p_lanes bigint[], p_now timestamptz,
@@ -12,7 +12,7 @@ BEGIN
         array_agg(x.lane) FILTER (WHERE x.seq IS NULL)
     INTO o_lanes, o_seqs, o_empty
     FROM (
-        -- Few and small as a rule: then all of them.
+        -- Usually there are few small messages; then all of them are taken.
         SELECT c.lane, CASE WHEN m.len <= 1000 AND m.bytes <= 4194304 THEN m.seq
             ELSE @schema@.flow_pick(c.lane, p_now) END AS seq
         FROM unnest(p_lanes) WITH ORDINALITY AS c (lane, ord)

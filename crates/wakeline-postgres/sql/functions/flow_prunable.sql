@@ -1,7 +1,6 @@
--- A page of instances that may have old executions, in the order of their lanes, behind a place, and
--- whether executions of each would go by flow_prune. p_instances: these instead, in one page; NULL
--- for all; p_before: only of instances that ended before.
--- Called by: FlowAdmin::prune. Reads only.
+-- Returns a page of instances that may have old executions, in the order of their lanes, after a
+-- position, and whether flow_prune would remove executions of each. p_instances: these instead, in
+-- one page; NULL for all; p_before: only instances that ended before. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_prunable(
     p_instances text[], p_before timestamptz, p_after bigint, p_limit integer, p_keep bigint,
@@ -20,7 +19,7 @@ BEGIN
         v_lanes := ARRAY(
             SELECT l.lane_id FROM @schema@.flow_lanes l WHERE l.instance = ANY (p_instances));
     END IF;
-    -- Only instances with more than one execution are in this index; each is entered once.
+    -- Only instances with more than one execution are in this index; each is read once.
     WHILE p_instances IS NULL AND cardinality(v_lanes) < p_limit LOOP
         SELECT e.lane_id INTO v_lane FROM @schema@.flow_executions e
         WHERE e.execution > 1 AND e.lane_id > v_lane ORDER BY e.lane_id LIMIT 1;

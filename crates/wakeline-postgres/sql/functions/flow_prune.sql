@@ -1,7 +1,7 @@
--- Removes old executions of some lanes, at most p_rows: all but the newest p_keep of each instance and
--- the current one, and of these only those that ended before p_before, if that is given. Their
--- history is left to flow_clear. o_lanes: of which lanes some went.
--- Called by: FlowAdmin::prune. Lock order: lanes.
+-- Removes old executions of some lanes, at most p_rows: all but the newest p_keep of each instance
+-- and the current one, and of these only those that ended before p_before, if that is given. Their
+-- history is removed by flow_clear. o_lanes: the lanes of which executions were removed. Lock
+-- order: lanes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_prune(
     p_lanes bigint[], p_keep bigint, p_before timestamptz, p_deletion uuid, p_rows integer,

@@ -1,11 +1,10 @@
--- Puts messages into locked lanes, in order, and decides for each whether it may be: o_outcomes
--- has 0 stored, 1 exists, 2 ended, NULL for those of commands that are not p_ok. The lanes are not
--- written: o_lanes is how they stand now, for flow_save. o_firsts, o_commands: for each lane that
--- got something the number of the first message, and that of its command. p_messages: an array of
--- objects. c: the number of the command; body: the index in p_blobs; after, at: microseconds from
--- now or since 1970; starts: a capability's number; parent: who
--- waits for what it starts.
--- Called by: flow_enqueue, flow_commit, flow_complete, flow_terminate, under the lanes' locks.
+-- Stores messages in locked lanes, in order, and decides for each whether it is accepted:
+-- o_outcomes contains 0 stored, 1 exists, 2 ended, and NULL for those of commands that are not
+-- p_ok. It does not write the lanes: o_lanes is their new state, for flow_save. o_firsts,
+-- o_commands: for each lane that got something the number of the first message and of its command.
+-- p_messages: an array of objects. c: the number of the command; body: the index in p_blobs; after,
+-- at: microseconds from now or since 1970; starts: a capability's number; parent: the instance that
+-- waits for the one that it starts. Runs under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_put(
     p_lanes @schema@.flow_lanes[], p_messages jsonb, p_blobs bytea[], p_ok boolean[],
@@ -64,7 +63,7 @@ BEGIN
             o_lanes[i].started_at := p_now; o_lanes[i].parent := m.parent;
         END IF;
         IF m.starts IS NOT NULL AND (l.capability_id IS NULL OR l.phase = 2) THEN
-            -- What came before the lane knew what it needs becomes due with it.
+            -- Messages that arrived before the lane had a capability become due with it.
             IF l.capability_id IS NULL AND l.next_seq > 1 THEN
                 v_at := (SELECT x.visible_at FROM @schema@.flow_messages x
                     WHERE x.lane_id = l.lane_id ORDER BY x.visible_at LIMIT 1);

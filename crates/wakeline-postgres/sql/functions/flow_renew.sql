@@ -1,6 +1,6 @@
--- Moves the end of leases of turns and work to a span from now; never to an earlier time. One row
--- per token whose lease is live, by its index: how the execution stands.
--- Called by: FlowStore::renew. Lock order: lanes by id, sessions by name, work by id.
+-- Extends leases of turns and work to a span from now; they never end earlier than before. Returns
+-- one row per token whose lease is live, by its index: the state of the execution. Lock order:
+-- lanes by id, sessions by name, work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_renew(
     p_lanes bigint[], p_works bigint[], p_keys uuid[], p_spans bigint[])

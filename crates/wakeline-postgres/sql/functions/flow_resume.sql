@@ -1,8 +1,8 @@
--- Ends suspensions: of one instance, or, if it is NULL, of those that were held back for a
--- mismatch and need one of some capabilities: a piece of those behind the capability p_capability
--- and its lane p_after. One row per capability: how many, and the time until the first is due, if
--- any is; and, if there may be more, one with the last capability and lane of the piece.
--- Called by: FlowAdmin::resume, FlowAdmin::retry_mismatched. Lock order: lanes by id.
+-- Ends suspensions: of one instance, or, if it is NULL, of a batch of the instances that were
+-- suspended for a mismatch and need one of some capabilities, after the capability p_capability and
+-- its lane p_after. Returns one row per capability: how many, and the time until the first is due,
+-- if any is; and, if there may be more, one row with the last capability and lane of the batch.
+-- Lock order: lanes by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_resume(
     p_instance text, p_caps jsonb, p_capability bigint, p_after bigint)
@@ -26,7 +26,7 @@ BEGIN
             SELECT c FROM unnest(@schema@.flow_capabilities_of(p_caps)) AS c
             WHERE c >= p_capability ORDER BY c
         LOOP
-            -- Walks flow_lanes_mismatched, and no further than the piece.
+            -- Reads flow_lanes_mismatched, and no further than the batch.
             v_found := v_found || ARRAY(SELECT l.lane_id FROM @schema@.flow_lanes l
                 WHERE l.suspended = 'mismatch' AND l.capability_id = v_capability
                     AND l.lane_id > CASE WHEN v_capability = p_capability THEN p_after ELSE 0 END

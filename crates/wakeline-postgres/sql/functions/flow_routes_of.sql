@@ -1,6 +1,5 @@
--- The routes of a worker: each of its tags with each name that it knows, and with none. p_tags,
--- p_names: numbers, null for all there are.
--- Called by: claims and born leases of work. Reads only.
+-- Returns the routes of a worker: each of its tags with each name that it knows, and with none.
+-- p_tags, p_names: numbers, null for all existing ones. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_routes_of(p_tags jsonb, p_names jsonb) RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$

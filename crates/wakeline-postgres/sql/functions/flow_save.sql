@@ -1,5 +1,4 @@
--- Writes lanes back that changed: one update for all of a call.
--- Called by: everything that writes to lanes, under their locks.
+-- Writes changed lanes: one update for all of a call. Runs under their locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_save(p_lanes @schema@.flow_lanes[]) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,7 +1,6 @@
--- Makes a session an owner's, if it is nobody's or the owner's already. False if it is another's,
--- or a rival has it in hand just now.
--- Called by: flow_claim_work, flow_work_add. Lock order: the session, only tried: by an advisory
--- lock, because there may be no row yet.
+-- Assigns a session to an owner if it has none or is the owner's already. Returns false if it
+-- belongs to another owner, or if another transaction has locked it. Lock order: the session,
+-- without waiting: by an advisory lock, because there may be no row yet.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_session_take(
     p_session text, p_owner text, p_lease_us bigint, p_now timestamptz)

@@ -1,8 +1,7 @@
--- Moves the end of the sessions of some owners to a span from now: those that are live and were
--- active within the idle time. Without owners it removes the sessions that have expired and for
--- which no work waits. A span of zero ends the sessions instead. The first row tells how many; after
--- an end the others tell the tags and names of their work.
--- Called by: FlowStore::keep_sessions. Lock order: sessions by name.
+-- Extends the sessions of some owners to a span from now: those that are live and were active
+-- within the idle time. Without owners it removes the sessions that have expired and for which no
+-- work waits. A span of zero ends the sessions instead. The first row contains their number; after
+-- an end the other rows contain the tags and names of their work. Lock order: sessions by name.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_sessions_keep(
     p_owners text[], p_span_us bigint, p_idle_us bigint)

@@ -1,8 +1,8 @@
--- Starts new instances: the short way of flow_enqueue, for calls of nothing but starts, one per
--- command, now, of names that are all different. p_capabilities: what each needs. Rows as of
--- flow_enqueue; or one of kind 9 if one of the lanes is there: then it has to go the long way, and
--- nothing happened. New lanes are written once, as they stand in the end.
--- Called by: FlowStore::enqueue. Lock order: new lanes by name.
+-- Starts new instances; faster than flow_enqueue, and usable for calls that only start instances
+-- immediately, one per command, with different names. p_capabilities: the capability of each. Rows
+-- as of flow_enqueue; or one row of kind 9 if one of the lanes exists: then the general function is
+-- needed, and nothing was written. New lanes are written once, in their final state. Lock order:
+-- new lanes by name.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_start(
     p_instances text[], p_capabilities integer[], p_bodies bytea[], p_requests jsonb)
@@ -31,7 +31,7 @@ BEGIN
         SELECT nextval('@schema@.flow_lanes_lane_id_seq') FROM generate_series(1, n));
     INSERT INTO @schema@.flow_messages (lane_id, seq, visible_at, starts, payload)
     SELECT x.lane, 1, v_now, true, x.body FROM unnest(v_lanes, p_bodies) AS x (lane, body);
-    SELECT x.* INTO g FROM @schema@.flow_grant(v_lanes, p_capabilities,
+    SELECT x.* INTO g FROM @schema@.flow_claim_result(v_lanes, p_capabilities,
         array_fill(v_now, ARRAY[n]), array_fill(true, ARRAY[n]),
         ARRAY(SELECT generate_series(1, n)), p_requests, array_fill(true, ARRAY[n]), v_now) AS x;
     INSERT INTO @schema@.flow_lanes (lane_id, instance, capability_id, due_at, next_seq,
@@ -45,7 +45,8 @@ BEGIN
     ON CONFLICT (instance) DO NOTHING;
     GET DIAGNOSTICS v_made = ROW_COUNT;
     IF v_made < n THEN
-        -- Made by somebody else meanwhile. The call is repeated and goes the long way.
+        -- Created by another transaction concurrently. The call is repeated and uses the general
+        -- function.
         RAISE EXCEPTION 'a lane has come' USING ERRCODE = 'serialization_failure';
     END IF;
     kind := 0; codes := array_fill(0::smallint, ARRAY[n]);

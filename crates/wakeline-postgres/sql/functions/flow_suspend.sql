@@ -1,7 +1,6 @@
--- Holds an instance back: by its name, or by the lease of its turn. Its lease ends; the attempt of
--- a live one does not count. False if it does not exist, has ended, is held back already, or the
--- lease is over.
--- Called by: FlowAdmin::suspend, FlowAdmin::suspend_turn. Lock order: the lane.
+-- Suspends an instance, given by its name or by the lease of its turn. Its lease ends; the attempt
+-- of a live lease does not count. Returns false if the instance does not exist, has ended or is
+-- suspended already, or if the lease has ended. Lock order: the lane.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_suspend(
     p_instance text, p_lane bigint, p_key uuid, p_kind text, p_reason text)

@@ -1,8 +1,7 @@
--- Tells, without claiming, how many microseconds until each line has something; no row for lines
--- that have nothing in sight. p_lines: an array of objects, with caps (turns: numbers, null for
--- any), or with tags and names (work: numbers, null for any) and perhaps owner, or with instance
--- (an outcome).
--- Called by: FlowStore::sweep_flow. Reads only.
+-- Returns, without claiming, the microseconds until each line has something; no row for lines that
+-- have nothing. p_lines: an array of objects, with caps (turns: numbers, null for any), or with
+-- tags and names (work: numbers, null for any) and perhaps owner, or with instance (an outcome).
+-- Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_sweep(p_lines jsonb)
 RETURNS TABLE (line integer, due_us bigint)

@@ -1,8 +1,8 @@
--- Ends an instance without its code: its lease, messages and work go, and others are told. With
--- p_name one that is pending, which is recorded under that name and its parent first; without
--- p_name one that runs. Rows: kind 0, whether there was no such one to end (code 1), and whether
--- somebody has watched; kind 2, a turn of a capability (what) became available, or will in due_us.
--- Called by: FlowAdmin::terminate. Lock order: lanes, work.
+-- Ends an instance without its code: its lease, messages and work are removed, and messages are
+-- sent to others. With p_name it ends a pending one, which is first recorded under that name and
+-- its parent; without p_name a running one. Rows: kind 0, whether there was no such instance to end
+-- (code 1), and whether it was watched; kind 2, a turn of a capability (what) became available, or
+-- will in due_us. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_terminate(
     p_instance text, p_state text, p_output bytea, p_messages jsonb, p_blobs bytea[],

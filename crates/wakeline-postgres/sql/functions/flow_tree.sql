@@ -1,5 +1,5 @@
--- An instance and all below it, pending ones included, parents before children, generation by generation.
--- Called by: FlowReader::tree. Reads only.
+-- Returns an instance and all its descendants, including pending ones, parents before children,
+-- generation by generation. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_tree(p_instance text, OUT o_instances text[])
 LANGUAGE plpgsql STABLE
@@ -7,7 +7,8 @@ SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$
 BEGIN
-    -- UNION: a family may be its own ancestor. Its rows come generation by generation.
+    -- UNION, because an instance may be its own ancestor. Its rows are returned generation by
+    -- generation.
     WITH RECURSIVE family AS (
         SELECT x.instance FROM @schema@.flow_lanes l
         JOIN @schema@.flow_instances x ON x.lane_id = l.lane_id

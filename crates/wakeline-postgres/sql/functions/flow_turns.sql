@@ -1,7 +1,7 @@
--- Leased turns with all that they need: one row each. The history comes along if it has at most 32
--- kB; a longer one is not read.
--- Called by: everything that leases turns, after the lanes were written, by a query over its rows.
--- VOLATILE although it only reads: so it sees what was written earlier in the same statement.
+-- Returns leased turns with all that they need, one row each. The history is included if it has at
+-- most 32 kB; a longer one is not read. It runs after the lanes were written, in a query over their
+-- rows. It is VOLATILE although it only reads, so that it sees what was written earlier in the same
+-- statement.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_turns(
     p_lanes bigint[], p_commands integer[], p_requests integer[], p_now timestamptz)
@@ -41,7 +41,8 @@ BEGIN
         SELECT array_agg(f.first_event) AS firsts, array_agg(f.last_event) AS lasts,
             array_agg(f.events) AS events
         FROM (
-            -- The limit is in here: a condition of the join would be checked after the reading.
+            -- The limit is inside this subquery: a condition of the join would be checked after
+            -- reading the rows.
             SELECT f.first_event, f.last_event, f.events FROM @schema@.flow_history f
             WHERE e.history_bytes <= 32768 AND f.lane_id = e.lane_id
                 AND f.execution = e.execution ORDER BY f.first_event

@@ -1,5 +1,5 @@
--- When the next turn of a line is due: the earliest time of its lanes; NULL if nothing is in sight.
--- Called by: flow_claim_line, flow_sweep. Reads only.
+-- Returns when the next turn of a line is due: the earliest time of its lanes; NULL if there is
+-- none. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_turns_due(p_caps integer[]) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$

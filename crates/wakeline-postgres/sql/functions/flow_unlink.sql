@@ -1,7 +1,6 @@
--- Removes the rows by which everybody finds lanes and their instances, and notes what is left of
--- them. Their work goes at once, if it is not very much: so nobody claims it. o_watched: those that
--- somebody waited for.
--- Called by: flow_delete, flow_follow, under the lanes' locks. Lock order: work.
+-- Removes the rows by which lanes and their instances are found, and records what remains of them.
+-- Their work is removed at once, unless there is very much, so that it is not claimed any more.
+-- o_watched: the instances that waiters watched. Runs under the lanes' locks. Lock order: work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_unlink(
     p_lanes bigint[], p_deletion uuid, p_now timestamptz,

@@ -1,8 +1,8 @@
--- Notes that somebody waits for the outcome of some instances, so that their next change is hinted
--- to all nodes, and then reads them, in order: a change before is read, one afterwards is hinted.
--- Those that have ended are only read. Columns: as of the query flow_instances. A crash may forget
--- the notes, which costs hints: the commit does not wait for the disk.
--- Called by: FlowReader::watch. Lock order: lanes by id.
+-- Records that a waiter watches the outcome of some instances, so that their next change is hinted
+-- to all nodes, and then reads them, in order: an earlier change is read, a later one is hinted.
+-- Instances that have ended are only read. Columns: as of the query flow_instances. A crash may
+-- lose these records, which costs hints: the commit does not wait for the disk. Lock order: lanes
+-- by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_watch(p_instances text[])
 RETURNS TABLE (

@@ -1,11 +1,10 @@
--- Stores work, in order, leased at once to workers that came along if nothing older that they may
--- take is available. Work with a key that is there is left as it is. p_commands: the number of the
--- command of each; p_afters, p_ats: microseconds from now or since 1970. p_requests: an array of
--- objects. c: the number of the command; r: the request's index within it; lease: microseconds;
--- tags, names: numbers, null for any; owner and session_lease, if it may claim sessions. p_lanes: by
--- command. Returns what was leased, and what else became available: per command, tag and
--- name the earliest time.
--- Called by: flow_commit, flow_commit_plain, flow_enqueue_work, under the lanes' locks. Lock order:
+-- Stores work, in order, and leases it at once to workers whose requests were passed with the write
+-- if no older work that they may take is available. Work whose key exists is left unchanged.
+-- p_commands: the number of the command of each; p_afters, p_ats: microseconds from now or since
+-- 1970. p_requests: an array of objects. c: the number of the command; r: the request's index
+-- within it; lease: microseconds; tags, names: numbers, null for any; owner and session_lease, if
+-- the worker may claim sessions. p_lanes: by command. Returns what was leased, and what else became
+-- available: per command, tag and name the earliest time. Runs under the lanes' locks. Lock order:
 -- tries sessions.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_add(
@@ -39,7 +38,7 @@ BEGIN
     IF p_commands = '{}' THEN
         RETURN;
     END IF;
-    -- Work whose key is there is none. The lane's lock keeps it so.
+    -- Work whose key exists is not stored. The lane's lock prevents a concurrent insert.
     SELECT array_agg(x.c), array_agg(x.execution), array_agg(x.activity), array_agg(x.route),
         array_agg(x.session), array_agg(x.body),
         array_agg(CASE WHEN x.at IS NOT NULL
@@ -89,7 +88,7 @@ BEGIN
         FOR i IN v_from .. n LOOP
             CONTINUE WHEN w_tokens[i] IS NOT NULL OR w_due[i] > p_now
                 OR w_routes[i] <> ALL (v_routes) OR (w_sessions[i] IS NOT NULL AND r.owner IS NULL);
-            -- Of an earlier command: older. Of a later one: not there yet.
+            -- Work of an earlier command is older. Work of a later command does not exist yet.
             EXIT WHEN w_commands[i] <> r.c;
             CONTINUE WHEN w_sessions[i] IS NOT NULL AND NOT @schema@.flow_session_take(
                 w_sessions[i], r.owner, r.session_lease, p_now);

@@ -1,6 +1,5 @@
--- Makes work of a line available again that has become due: delayed work, and that whose lease has
--- expired.
--- Called by: flow_claim_work_line. Lock order: work, only tried.
+-- Makes due work of a line available again: delayed work, and work whose lease has expired. Lock
+-- order: work, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_again(
     p_routes bigint[], p_owner text, p_now timestamptz)

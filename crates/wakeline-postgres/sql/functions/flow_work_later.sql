@@ -1,6 +1,5 @@
--- When the work of a line that is out, delayed, or of another owner's session becomes available:
--- the earliest time; NULL if there is none.
--- Called by: flow_claim_work_line, flow_sweep. Reads only.
+-- Returns when work of a line that is leased, delayed, or of another owner's session becomes
+-- available: the earliest time; NULL if there is none. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_later(
     p_routes bigint[], p_owner text, p_now timestamptz)
@@ -18,9 +17,10 @@ BEGIN
     IF p_owner IS NULL THEN
         RETURN v_least;
     END IF;
-    -- Delayed work of sessions: not before another owner's session ends. In order of time, so that
-    -- the walk ends where nothing sooner can follow. The session is looked up by a subquery here and
-    -- below because a join may be planned the other way round, or over all sessions, for each work.
+    -- Delayed work of sessions is available only after another owner's session has ended. It is
+    -- read in order of time, so that the scan ends where nothing sooner can follow. The session is
+    -- looked up by a subquery here and below because a join may be planned the other way round, or
+    -- over all sessions, for each work.
     FOR i IN 1 .. cardinality(p_routes) LOOP
         FOR w IN
             SELECT f.due_at, (

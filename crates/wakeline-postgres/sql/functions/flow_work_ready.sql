@@ -1,8 +1,8 @@
--- Available work that a line may take, in order of insertion, after p_after: without a session,
--- and, if there is an owner, of sessions that are the owner's or nobody's. Locks nothing.
--- One route is compared as a range: with an equality, the order by work_id alone would do, and the
--- primary key would be walked over all work that the line may not take.
--- Called by: claims and born leases of work. Reads only.
+-- Returns available work that a line may take, in order of insertion, after p_after: work without a
+-- session, and, if there is an owner, of sessions that are the owner's or have none. It locks
+-- nothing. A single route is compared as a range: with an equality, the order by work_id alone
+-- would be sufficient, and the primary key would be scanned over all work that the line may not
+-- take. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_ready(
     p_routes bigint[], p_owner text, p_after bigint, p_len integer, p_now timestamptz)
@@ -31,7 +31,7 @@ BEGIN
         (SELECT f.work_id FROM @schema@.flow_work f
         WHERE (f.route, f.work_id) > (t.route, p_after) AND f.route <= t.route AND f.state = 0
             AND f.session IS NOT NULL
-            -- Not an anti-join, which may be planned to walk all sessions for each work.
+            -- Not an anti-join, which may be planned to scan all sessions for each work.
             AND (SELECT true FROM @schema@.flow_sessions s
                 WHERE s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now)
                 IS NULL

@@ -1,5 +1,4 @@
--- Removes work, leased or not. Returns how much there was.
--- Called by: flow_commit_unwork, flow_terminate, flow_delete, under the lanes' locks. Lock order:
+-- Removes work, leased or not. Returns how much there was. Runs under the lanes' locks. Lock order:
 -- work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_remove(p_works bigint[]) RETURNS bigint

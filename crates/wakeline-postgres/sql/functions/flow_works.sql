@@ -1,6 +1,6 @@
--- Leased work with all that it needs: one row each.
--- Called by: everything that leases work, after it was written, by a query over its rows. VOLATILE
--- although it only reads: so it sees what was written earlier in the same statement.
+-- Returns leased work with all that it needs, one row each. It runs after the work was written, in
+-- a query over its rows. It is VOLATILE although it only reads, so that it sees what was written
+-- earlier in the same statement.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_works(
     p_works bigint[], p_commands integer[], p_requests integer[], p_now timestamptz)

@@ -1,6 +1,5 @@
--- The first offset from one on that is in no gap: where a cursor may stand.
--- p_gaps: as in partitions and cursors.
--- Called by: whoever moves a cursor. Reads only its parameters.
+-- Returns the first offset, beginning with a given one, that is in no gap and is therefore a valid
+-- position of a cursor. p_gaps: as in partitions and cursors. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.gap_end(p_gaps int8multirange, p_offset bigint)
 RETURNS bigint

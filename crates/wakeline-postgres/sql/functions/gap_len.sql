@@ -1,6 +1,5 @@
--- How many messages were deleted from an offset on, before another one (NULL: all that follow).
--- p_gaps: as in partitions and cursors.
--- Called by: whoever counts messages between two offsets. Reads only its parameters.
+-- Returns how many messages were deleted between two offsets (NULL as the second: all that follow).
+-- p_gaps: as in partitions and cursors. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.gap_len(
     p_gaps int8multirange, p_from bigint, p_to bigint)

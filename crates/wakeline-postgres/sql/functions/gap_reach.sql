@@ -1,6 +1,5 @@
--- The offset behind so many messages, from an offset on that is in no gap.
--- p_gaps: as in partitions and cursors.
--- Called by: cursor_take. Reads only its parameters.
+-- Returns the offset after a given number of messages, counted from an offset that is in no gap.
+-- p_gaps: as in partitions and cursors. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.gap_reach(
     p_gaps int8multirange, p_from bigint, p_count bigint)

@@ -1,11 +1,10 @@
--- Begins the group of a line in the queues that it matches, one step per call and commit; true when
--- all is done. A step makes the group in one queue, or cursors for up to 2,000 partitions of it;
--- backfilled_to is where the next step, of whatever node, goes on.
--- A subscription other than `all` is recorded if its queue does not exist, or if it may match
--- queues that are made later.
--- p_kind: 0 queue, 1 partition, 2 namespace and task. p_mode: 0 all, 1 new, 2 from p_from.
--- Called by: QueueStore::claim. Lock order: catalog FOR UPDATE, the queue FOR UPDATE, the group;
--- inserts cursors; tries partitions.
+-- Creates the group of a line in the queues that it matches, one step per call and transaction;
+-- true when everything is done. A step creates the group in one queue, or cursors for up to 2,000
+-- of its partitions; backfilled_to is where the next step, of whatever node, continues. A
+-- subscription other than `all` is recorded if its queue does not exist, or if it may match queues
+-- that are created later. p_kind: 0 queue, 1 partition, 2 namespace and task. p_mode: 0 all, 1 new,
+-- 2 from p_from. Lock order: catalog FOR UPDATE, the queue FOR UPDATE, the group; inserts cursors;
+-- tries partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.group_begin(
     p_kind smallint, p_queue text, p_namespace text, p_task text, p_group text, p_mode smallint,
@@ -64,7 +63,7 @@ BEGIN
             WHEN g.mode = 0 THEN coalesce((SELECT s.first_offset FROM @schema@.segments s
                 WHERE s.partition_id = p.partition_id
                 ORDER BY s.first_offset LIMIT 1), p.next_offset)
-            -- Later steps go by the time: what was pushed since the first one is new.
+            -- Later steps use the time: messages that were pushed since the first step are new.
             WHEN g.mode = 1 AND v_fresh THEN p.next_offset
             WHEN g.mode = 1 THEN @schema@.offset_since(p.partition_id, p.next_offset, g.created_at)
             ELSE @schema@.offset_since(p.partition_id, p.next_offset, g.from_at)

@@ -1,9 +1,8 @@
--- Forgets a group in one queue, or in all if p_queue is NULL: cursors, parked messages, leases and
--- recorded subscriptions. Dead letters stay. Returns a row per queue that it was known in, with how
--- many cursors went there, and one per recorded subscription; queue is NULL for one that was not to
--- a single queue.
--- Called by: QueueAdmin::delete_group. Lock order: queues FOR UPDATE by id, so that no partition is
--- being made; cursors by (partition, group).
+-- Deletes a group in one queue, or in all if p_queue is NULL: cursors, parked messages, leases and
+-- recorded subscriptions. Dead letters stay. Returns a row per queue in which it existed, with the
+-- number of deleted cursors, and one per recorded subscription; queue is NULL for a subscription
+-- that was not to a single queue. Lock order: queues FOR UPDATE by id, so that no partition is
+-- being created; cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.group_delete(p_group text, p_queue text)
 RETURNS TABLE (queue text, namespace text, task text, cursors bigint)

@@ -1,7 +1,6 @@
--- When a group has something to read in one of its partitions, or in the one that is named. The
--- cursors' due_at may be early: those that are due, and those of queues with a window, are looked
--- at more closely, up to 20 of them.
--- Called by: sweep, claim_next_due. Reads only.
+-- Returns when a group has something to read in one of its partitions, or in the one that is named.
+-- The cursors' due_at may be early: due ones and those of queues with a window are checked more
+-- closely, up to 20 of them. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.group_due(
     p_group integer, p_partition bigint, p_now timestamptz)

@@ -1,6 +1,5 @@
--- When a group is idle if it is not polled before; NULL: never. One that has never settled anything is
--- idle after a quarter of the time.
--- Called by: groups_holding, group_list. Reads only its parameters.
+-- Returns when a group becomes idle if it is not polled before; NULL: never. A group that has never
+-- settled anything is idle after a quarter of the time. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.group_idle_at(
     p_polled_at timestamptz, p_settled boolean, p_idle_secs bigint)

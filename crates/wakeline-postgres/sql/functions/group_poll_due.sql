@@ -1,6 +1,5 @@
--- When a poll of a group is recorded again: after a tenth of the time in which it would be idle, and
--- after an hour at the latest.
--- Called by: claim, claim_scope, sweep. Reads only its parameters.
+-- Returns when a poll of a group is recorded again: after a tenth of the time after which it would
+-- be idle, and after an hour at the latest. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.group_poll_due(
     p_polled_at timestamptz, p_settled boolean, p_idle_secs bigint)

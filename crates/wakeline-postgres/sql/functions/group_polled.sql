@@ -1,5 +1,5 @@
--- Records that groups were polled. A row that somebody holds is left to a later poll.
--- Called by: claim, claim_lines, sweep. Lock order: tries groups by id, never waits.
+-- Records that groups were polled. A locked row is left to a later poll. Lock order: tries groups
+-- by id, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.group_polled(p_groups integer[], p_now timestamptz)
 RETURNS void

@@ -1,8 +1,8 @@
 -- Moves a group, in all its queues or in one, in all partitions or in one: leases and parked
--- messages are forgotten. Returns one row per cursor, with the time until something can be taken.
--- p_to: 0 to the first message that is stored, 1 to the end, 2 to what was pushed since p_from.
--- Called by: QueueGroups::seek. Lock order: queues FOR UPDATE by id; cursors by (partition, group);
--- then tries partitions.
+-- messages are removed. Returns one row per cursor, with the time until something can be taken.
+-- p_to: 0 to the first stored message, 1 to the end, 2 to the messages that were pushed since
+-- p_from. Lock order: queues FOR UPDATE by id; cursors by (partition, group); then tries
+-- partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.group_seek(
     p_group text, p_queue text, p_partition text, p_to smallint, p_from timestamptz)

@@ -1,6 +1,5 @@
--- Records that groups have settled something for the first time. A row that somebody holds is left to
--- a later settlement.
--- Called by: settle, claim_line. Lock order: tries groups by id, never waits.
+-- Records that groups have settled something for the first time. A locked row is left to a later
+-- settlement. Lock order: tries groups by id, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.group_settled(p_groups integer[])
 RETURNS void

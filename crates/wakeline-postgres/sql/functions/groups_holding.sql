@@ -1,6 +1,5 @@
--- The groups of a queue that count against its limits and hold messages back: those that are not idle;
--- or all of them, where all are.
--- Called by: queue_room, queue_behind, partition_tally, housekeep. Reads only.
+-- Returns the groups of a queue that count against its limits and prevent the removal of messages:
+-- those that are not idle; or all of them, if all are idle. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.groups_holding(p_queue integer, p_now timestamptz)
 RETURNS integer[]

@@ -1,7 +1,6 @@
--- Counts all groups of queues as polled where every group of the queue is idle: somebody comes back
--- after a time in which nobody polled. Otherwise the first one to come back would take from the
--- others what they have yet to read. A row that somebody holds is left out.
--- Called by: group_polled, group_begin. Lock order: tries groups by id, never waits.
+-- Records a poll for all groups of queues in which every group is idle: a consumer has returned
+-- after a time without polls. Otherwise the first group to return would make the others lose what
+-- they still have to read. A locked row is left out. Lock order: tries groups by id, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.groups_resume(p_queues integer[], p_now timestamptz)
 RETURNS void

@@ -1,6 +1,6 @@
--- Makes one manual attempt of some deliveries due now; those that are under way, have no payload, or
--- whose endpoints are off are passed over. Returns those that it changed.
--- p_ids: locked by the caller. Called by: hook_resend, hook_job_go. Lock order: see hook_reclaim.
+-- Makes one manual attempt of some deliveries due now. Deliveries that are in flight, have no
+-- payload, or whose endpoints are disabled are skipped. Returns those that it changed. p_ids:
+-- locked by the caller. Lock order: see hook_reclaim.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_again(p_ids bigint[], p_now timestamptz)
 RETURNS bigint[]
@@ -9,7 +9,7 @@ DECLARE
     v_over uuid[];
     v_changed bigint[];
 BEGIN
-    -- By the deliveries: a plan made on small tables might go through all leases.
+    -- Driven by the deliveries: a plan made on small tables might read all leases.
     SELECT array_agg(DISTINCT d.endpoint_id) INTO v_over FROM unnest(p_ids) AS x (id)
     CROSS JOIN LATERAL (
         SELECT d.endpoint_id, d.state, d.lease_until FROM @schema@.hook_deliveries d

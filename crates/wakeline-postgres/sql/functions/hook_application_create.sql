@@ -1,6 +1,6 @@
--- Makes an application. code: 0 made, 1 the same request made one before, 2 its own id is taken,
--- 3 another request had its idempotency key; and the application that is meant.
--- Called by: HookCatalog::create_application. Lock order: the key, the application.
+-- Creates an application. code: 0 created, 1 an earlier identical request created it, 2 its own id
+-- exists, 3 another request used its idempotency key; and the application in question. Lock order:
+-- the key, the application.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_create(
     p_id uuid, p_uid text, p_name text, p_rate bigint, p_metadata bytea, p_key text, p_print bytea)

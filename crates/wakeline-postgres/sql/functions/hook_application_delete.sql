@@ -1,7 +1,7 @@
--- Removes an application for everybody who asks; its endpoints are stopped in pieces (o_more: some are
--- left), and rows go by chores. o_gone is false if there is none.
--- Called by: HookCatalog::delete_application. Lock order: application, jobs and fan-outs (whoever is
--- at work on one waits for endpoints); then see hook_application_stop.
+-- Deletes an application for readers; its endpoints are stopped in batches (o_more: some are left),
+-- and its rows are removed by background work. o_gone is false if it does not exist. Lock order:
+-- application, jobs and fan-outs (a transaction that works on one waits for endpoints); then see
+-- hook_application_stop.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_delete(
     p_app uuid, p_app_uid text, OUT o_gone boolean, OUT o_application uuid, OUT o_more boolean)

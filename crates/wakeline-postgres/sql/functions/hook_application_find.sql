@@ -1,6 +1,5 @@
--- The application that a request names, by the id that it was given or by its user's own id; NULL
--- if there is none.
--- Called by: everything that names applications. Reads only.
+-- Returns the application that a request names, by the server's id or by the user's own id; NULL if
+-- it does not exist. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_find(p_id uuid, p_uid text) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$

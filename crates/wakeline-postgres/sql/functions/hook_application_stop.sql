@@ -1,6 +1,5 @@
--- Stops endpoints of a deleted application, at most p_rows, in order: nobody sends to them any more, and
--- leases of their deliveries end. True if there are more.
--- Called by: hook_application_delete, HookCatalog::delete_application, hook_leftovers. Lock order:
+-- Stops endpoints of a deleted application, at most p_rows, in order: nothing is sent to them any
+-- more, and leases of their deliveries end. Returns true if there are more. Lock order:
 -- application, endpoints, deliveries, states, each by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_stop(p_app uuid, p_rows integer)

@@ -1,6 +1,6 @@
--- Replaces what an application's owner says of it, if it was last changed at p_expected (NULL:
--- whenever). code: 0 done, 1 there is none, 2 its own id is taken, 3 it has changed since.
--- Called by: HookCatalog::update_application. Lock order: the application.
+-- Replaces the properties of an application that its owner sets, if it was last changed at
+-- p_expected (NULL: in any case). code: 0 done, 1 it does not exist, 2 its own id exists, 3 it has
+-- changed since. Lock order: the application.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_update(
     p_app uuid, p_app_uid text, p_uid text, p_name text, p_rate bigint, p_metadata bytea,

@@ -1,8 +1,7 @@
--- Cancels what waits of a message, for all endpoints (p_all) or one. Returns no row if there is no such
--- message; otherwise one that says how many, and one for each endpoint that has something now, or in
--- so many microseconds.
--- Called by: HookAdmin::cancel. Lock order: the fan-out, deliveries by id, states by id;
--- endpoints only tried.
+-- Cancels the waiting deliveries of a message, for all endpoints (p_all) or one. Returns no row if
+-- the message does not exist; otherwise one with their number, and one for each endpoint that has
+-- something now, or in some microseconds. Lock order: the fan-out, deliveries by id, states by id;
+-- endpoints without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_cancel(
     p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_all boolean, p_id uuid,

@@ -1,15 +1,15 @@
--- Leases deliveries to the asks of some lines. Returns rows of three kinds, in any order:
--- 0: a line's state (code 2: only what rivals hold is due) and the time to its next delivery if an
--- ask was not filled or the claim looks further; 1: an endpoint to which something goes; 2: a leased delivery.
--- p_pulls: by line, the endpoint whose owner fetches, or NULL for what is sent. p_firsts, p_counts:
--- which asks are the line's. By ask: p_fresh, attempts for first attempts only; p_leases, how long
--- leases last, NULL for as long as the endpoint says; p_starts, p_lengths: which keys are its
--- own. p_again: by key, an earlier try may have leased something under it. p_patient: wait
--- (by lock_timeout) for the first endpoint that is due instead of passing over it. p_limit_lines,
--- p_limit_apps, p_limits: an application gets at most so many groups of that line. p_further: by
--- line, whether to say what is next for another waiter of the line however much was found: of first
--- attempts only (true) or of all (false); NULL for not.
--- Called by: HookStore::claim_deliveries. Lock order: see hook_claim_line.
+-- Leases deliveries to the requests of some lines. Returns rows of three kinds, in any order: 0: a
+-- line's state (code 2: only locked deliveries are due) and the time to its next delivery if a
+-- request was not filled or p_further is set; 1: the endpoint of a leased delivery; 2: a leased
+-- delivery. p_pulls: by line, the endpoint from which its owner fetches, or NULL for deliveries
+-- that are sent. p_firsts, p_counts: the range of the line's requests. By request: p_fresh, the
+-- number of attempts for first attempts only; p_leases, the length of leases, NULL for that of the
+-- endpoint; p_starts, p_lengths: the range of its keys. p_again: by key, an earlier attempt may
+-- have leased something under it. p_patient: wait (by lock_timeout) for the first due endpoint
+-- instead of skipping it. p_limit_lines, p_limit_apps, p_limits: the maximum number of groups of an
+-- application in a line. p_further: by line, return what is next for another waiter of the line,
+-- however much was found: first attempts only (true) or all (false); NULL for not. Lock order: see
+-- hook_claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_claim(
     p_pulls uuid[], p_firsts integer[], p_counts integer[], p_fresh integer[], p_leases bigint[],
@@ -74,7 +74,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT e.application_id FROM @schema@.hook_endpoints e
             WHERE e.endpoint_id = d.endpoint_id OFFSET 0) e
-        -- A message that is missing is noticed, not passed over: its delivery is leased by now.
+        -- A missing message is reported, not skipped: its delivery is already leased.
         LEFT JOIN LATERAL (
             SELECT m.* FROM @schema@.hook_messages m
             WHERE m.application_id = e.application_id AND m.message_id = d.message_id OFFSET 0) m

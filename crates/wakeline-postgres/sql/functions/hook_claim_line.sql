@@ -1,10 +1,9 @@
--- Leases deliveries to the asks of one line. p_first, p_count: which asks are the line's. p_apps:
--- the applications that get at most p_limits groups each. Other parameters and results: see
--- hook_claim.
--- First it gathers endpoints that can give something, as many as there are attempts to be made, in
--- order of service; then each gives its fair share; then it is reckoned when they are due again.
--- Called by: hook_claim. Lock order: states, endpoints, deliveries: all only tried, except the
--- first state if p_patient.
+-- Leases deliveries to the requests of one line. p_first, p_count: the range of the line's
+-- requests. p_apps: the applications that get at most p_limits groups each. Other parameters and
+-- results: see hook_claim. First it collects endpoints that have something to deliver, as many as
+-- there are attempts, in the order of service; then each gets its fair share; then it computes when
+-- they are due again. Lock order: states, endpoints, deliveries: all without waiting, except for
+-- the first state if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_claim_line(
     p_pull uuid, p_first integer, p_count integer, p_fresh integer[], p_leases bigint[],
@@ -15,7 +14,8 @@ CREATE OR REPLACE FUNCTION @schema@.hook_claim_line(
 LANGUAGE plpgsql AS $$
 DECLARE
     c record;
-    -- By ask: attempts left, those of them for first attempts only, the next key.
+    -- By request: the attempts left, how many of them are for first attempts only, and the next
+    -- key.
     a_left integer[] := p_lengths[p_first:p_first + p_count - 1];
     a_fresh integer[] := p_fresh[p_first:p_first + p_count - 1];
     a_next integer[] := p_starts[p_first:p_first + p_count - 1];
@@ -24,14 +24,14 @@ DECLARE
     v_held uuid[] := '{}';
     v_again boolean;
     v_apps uuid[];
-    -- Some ids are used up: what was asked for under them is not given.
+    -- Some keys are used up: the attempts requested under them are not leased.
     v_short boolean := false;
     v_only_fresh boolean;
     v_ids uuid[];
     v_over uuid[];
     v_seen uuid[] := '{}';
-    -- Limited applications: what they may still get; those that get nothing more; how many of the
-    -- endpoints below are more than that.
+    -- Limited applications: the groups that they may still get; those that get nothing more; and
+    -- how many of the endpoints below exceed that.
     l_left integer[] := p_limits;
     v_full uuid[] := '{}';
     v_beyond integer := 0;
@@ -39,7 +39,7 @@ DECLARE
     v_due timestamptz := '-infinity';
     v_served bigint := -1;
     v_last uuid := '00000000-0000-0000-0000-000000000000';
-    -- Endpoints that can give something.
+    -- Endpoints that have something to deliver.
     e_id uuid[] := '{}';
     e_app uuid[] := '{}';
     e_fifo integer[] := '{}';
@@ -47,11 +47,12 @@ DECLARE
     e_rate_at timestamptz[] := '{}';
     e_lease bigint[] := '{}';
     e_room integer[] := '{}';
-    -- Nothing but first attempts waits for it.
+    -- Only first attempts wait for it.
     e_plain boolean[] := '{}';
     e_since timestamptz[] := '{}';
     e_served bigint[] := '{}';
-    -- Picked in advance: for the how manieth endpoint in order of service, and what.
+    -- Picked in advance: the number of the endpoint in the order of service, and the picked
+    -- deliveries.
     g_turn integer[];
     g_id bigint[];
     v_share integer;
@@ -59,16 +60,16 @@ DECLARE
     v_from integer;
     t_id bigint[];
     t_fresh boolean[];
-    -- Endpoints whose next time is to be reckoned.
+    -- Endpoints whose next due time has to be computed.
     r_id uuid[] := '{}';
     r_more boolean[] := '{}';
     r_place bigint[] := '{}';
     r_rate timestamptz[] := '{}';
     v_order integer[];
     i integer;
-    v_ask integer;
+    v_request integer;
     v_want integer;
-    v_given integer;
+    v_leased integer;
     v_more boolean;
     v_fresh boolean;
     v_group integer := 0;
@@ -92,7 +93,7 @@ BEGIN
         FOR NO KEY UPDATE;
     END IF;
     o_now := @schema@.clock();
-    -- What the claim's first try leased, if this is its second.
+    -- If this is the second attempt of the claim: the deliveries that the first one leased.
     v_again := true = ANY (p_again[p_starts[p_first]:p_starts[p_first + p_count - 1]
         + p_lengths[p_first + p_count - 1] - 1]);
     IF v_again THEN
@@ -169,8 +170,8 @@ BEGIN
         END IF;
         EXIT WHEN v_ids IS NULL;
         v_seen := v_seen || v_ids;
-        -- OFFSET 0 and subqueries for single values: one probe for each endpoint, whatever the
-        -- planner thought when the tables were small.
+        -- OFFSET 0 and subqueries for single values: one index probe for each endpoint, even if the
+        -- plan was made when the tables were small.
         SELECT array_agg(x.id) INTO v_over FROM unnest(v_ids) AS x (id) WHERE (
             SELECT true FROM @schema@.hook_deliveries d
             WHERE d.endpoint_id = x.id AND d.state = 1 AND d.lease_until <= o_now LIMIT 1);
@@ -202,7 +203,7 @@ BEGIN
                         e.rate, s.rate_at) END AS gate,
                     CASE WHEN e.fifo_batch IS NULL AND e.rate IS NULL AND s.open_until IS NULL
                     THEN least(greatest(greatest(e.in_flight_max, 1) - l.live, 0), 1000000)::integer
-                    ELSE @schema@.hook_room(e.fifo_batch IS NOT NULL,
+                    ELSE @schema@.hook_capacity(e.fifo_batch IS NOT NULL,
                         @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes),
                         l.live, e.rate, s.rate_at, o_now) END AS room,
                     e.fifo_batch IS NULL AND f.other IS NULL AS plain,
@@ -242,7 +243,7 @@ BEGIN
         EXIT WHEN p_pull IS NOT NULL;
     END LOOP;
 
-    -- An id is the name of one attempt: one that is in the log, or holds something, is used up.
+    -- A key identifies one attempt: a key that is in the log, or holds something, is used up.
     IF v_again THEN
         SELECT array_agg(DISTINCT e.application_id) INTO v_apps FROM unnest(e_id) AS x (id)
         CROSS JOIN LATERAL (
@@ -289,11 +290,11 @@ BEGIN
     FOR n IN 1..cardinality(e_id) LOOP
         EXIT WHEN v_left = 0;
         i := v_order[n];
-        -- The fair share of those that are left, rounded up.
+        -- The fair share of the attempts that are left, rounded up.
         v_want := least((v_left + cardinality(e_id) - n) / (cardinality(e_id) - n + 1), e_room[i]);
         v_limit := array_position(p_apps, e_app[i]);
         v_want := least(v_want, l_left[v_limit]);
-        v_given := 0; v_more := v_want = 0; v_ask := 0;
+        v_leased := 0; v_more := v_want = 0; v_request := 0;
         v_from := v_at;
         WHILE g_turn[v_at] = n LOOP
             v_at := v_at + 1;
@@ -309,52 +310,53 @@ BEGIN
         END IF;
         FOR j IN 1..coalesce(cardinality(t_id), 0) LOOP
             v_fresh := t_fresh IS NULL OR t_fresh[j];
-            IF v_given = v_want AND e_fifo[i] IS NULL THEN
+            IF v_leased = v_want AND e_fifo[i] IS NULL THEN
                 v_more := true;
                 EXIT;
             END IF;
-            IF e_fifo[i] IS NULL OR v_ask = 0 THEN
-                v_ask := 0;
+            IF e_fifo[i] IS NULL OR v_request = 0 THEN
+                v_request := 0;
                 FOR a IN 1..p_count LOOP
                     IF a_left[a] > (CASE WHEN v_fresh THEN 0 ELSE a_fresh[a] END) THEN
-                        v_ask := a;
+                        v_request := a;
                         EXIT;
                     END IF;
                 END LOOP;
-                CONTINUE WHEN v_ask = 0 AND e_fifo[i] IS NULL;
-                EXIT WHEN v_ask = 0;
-                v_given := v_given + 1; v_group := v_group + 1;
-            ELSIF a_left[v_ask] <= (CASE WHEN v_fresh THEN 0 ELSE a_fresh[v_ask] END) THEN
+                CONTINUE WHEN v_request = 0 AND e_fifo[i] IS NULL;
+                EXIT WHEN v_request = 0;
+                v_leased := v_leased + 1; v_group := v_group + 1;
+            ELSIF a_left[v_request] <= (CASE WHEN v_fresh THEN 0 ELSE a_fresh[v_request] END) THEN
                 -- Too few attempts for the whole group.
                 EXIT;
             END IF;
-            IF a_left[v_ask] = a_fresh[v_ask] THEN
-                a_fresh[v_ask] := a_fresh[v_ask] - 1;
+            IF a_left[v_request] = a_fresh[v_request] THEN
+                a_fresh[v_request] := a_fresh[v_request] - 1;
             ELSE
                 v_general := v_general - 1;
             END IF;
-            a_left[v_ask] := a_left[v_ask] - 1; v_left := v_left - 1;
-            WHILE p_keys[a_next[v_ask]] = ANY (v_held) LOOP
-                a_next[v_ask] := a_next[v_ask] + 1;
+            a_left[v_request] := a_left[v_request] - 1; v_left := v_left - 1;
+            WHILE p_keys[a_next[v_request]] = ANY (v_held) LOOP
+                a_next[v_request] := a_next[v_request] + 1;
             END LOOP;
             o_deliveries := o_deliveries || t_id[j];
-            o_keys := o_keys || p_keys[a_next[v_ask]];
-            o_asks := o_asks || p_first + v_ask - 1; o_groups := o_groups || v_group;
+            o_keys := o_keys || p_keys[a_next[v_request]];
+            o_asks := o_asks || p_first + v_request - 1; o_groups := o_groups || v_group;
             o_endpoints := o_endpoints || e_id[i];
             v_until := v_until || o_now
-                + coalesce(p_leases[p_first + v_ask - 1], e_lease[i]) * interval '1 microsecond';
-            a_next[v_ask] := a_next[v_ask] + 1;
+                + coalesce(p_leases[p_first + v_request - 1], e_lease[i])
+                    * interval '1 microsecond';
+            a_next[v_request] := a_next[v_request] + 1;
         END LOOP;
         IF v_limit IS NOT NULL THEN
-            l_left[v_limit] := l_left[v_limit] - v_given;
+            l_left[v_limit] := l_left[v_limit] - v_leased;
         END IF;
         r_id := r_id || e_id[i]; r_more := r_more || (v_more AND v_want < e_room[i]);
-        IF v_given = 0 THEN
+        IF v_leased = 0 THEN
             r_place := r_place || NULL::bigint; r_rate := r_rate || e_rate_at[i];
         ELSE
             r_place := r_place || nextval('@schema@.hook_served');
             r_rate := r_rate
-                || @schema@.hook_rate_after(e_rate[i], e_rate_at[i], v_given, o_now);
+                || @schema@.hook_rate_after(e_rate[i], e_rate_at[i], v_leased, o_now);
         END IF;
     END LOOP;
     IF cardinality(v_until) > 0 THEN
@@ -381,7 +383,7 @@ BEGIN
             CASE WHEN p_further IS NOT NULL THEN p_further
                 WHEN v_short THEN v_only_fresh ELSE v_general = 0 END, v_seen, o_now,
             o_deliveries <> '{}', v_full) x;
-        -- Endpoints that it did not come to are in nobody's hands.
+        -- Endpoints that were not reached are not locked by other claims.
         IF o_code = 2 AND NOT v_short AND (v_left = 0 OR v_general = 0 AND NOT p_further) THEN
             o_code := 0; o_due_us := 0;
         END IF;

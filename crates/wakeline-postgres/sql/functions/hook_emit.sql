@@ -1,23 +1,21 @@
--- Stores messages, each with a delivery for every endpoint that wants it, and leases some of these
--- to asks that came along. Of a message for very many endpoints, the deliveries are left for later:
--- see hook_emit_later and hook_fan_out. So are those of a message for an endpoint in strict order, if
--- earlier messages of its application still wait for theirs.
--- By message: p_ids; p_apps or p_app_uids, whose it is; p_pairs, which application and type, the
--- same for all of a pair, whatever becomes of them (by that: p_types, and in p_patterns those of
--- p_pattern_pairs that match the type); p_event_ids; p_channels, with commas between; p_payloads;
--- p_retention_us; p_only, the only endpoint that gets it; p_keys, p_prints, its idempotency; p_new_*,
--- an application to make if it is missing.
--- By ask: p_asks, its message; the rest as in hook_claim.
--- No two messages of a call have the same idempotency key or event id.
+-- Stores messages, each with a delivery for every endpoint that subscribes to it, and leases some
+-- of these to the requests that were passed with the messages. The deliveries of a message for very
+-- many endpoints are created later: see hook_emit_later and hook_fan_out. So are those of a message
+-- for an ordered endpoint if earlier messages of its application still wait for theirs. By message:
+-- p_ids; p_apps or p_app_uids, its application; p_pairs, its application and type, the same for all
+-- messages of a pair, whatever their outcomes (by pair: p_types, and in p_patterns those of
+-- p_pattern_pairs that match the type); p_event_ids; p_channels, joined by commas; p_payloads;
+-- p_retention_us; p_only, the only endpoint that gets it; p_keys, p_prints, its idempotency;
+-- p_new_*, an application to create if it is missing. By request: p_asks, its message; the rest as
+-- in hook_claim. No two messages of a call have the same idempotency key or event id.
 --
--- Returns rows of four kinds, in any order. 0: how a message ended (code: 0 stored, 1 stored before,
--- 2 its own id is taken, 3 its key was another request's, 4 no such application), how many deliveries
--- it has, in how many microseconds something that is sent may be due, and the endpoints whose owners
--- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery. 3: a message that
--- was stored and whose deliveries are made later, and at least how many.
--- Called by: HookStore::emit, and whoever stores messages along with another write. Lock order:
--- applications, keys, endpoints (FOR KEY SHARE; those in strict order against each other), messages,
--- states, as the migration says.
+-- Returns rows of four kinds, in any order. 0: the outcome of a message (code: 0 stored, 1 stored
+-- before, 2 its own id exists, 3 its key was used by another request, 4 the application does not
+-- exist), its number of deliveries, the microseconds until something that is sent may be due, and
+-- the endpoints whose owners may fetch. 1: the endpoint of a leased delivery. 2: a leased delivery.
+-- 3: a message that was stored and whose deliveries are created later, and the minimum of their
+-- number. It may run in the transaction of another write. Lock order: applications, keys, endpoints
+-- (FOR KEY SHARE; ordered ones against each other), messages, states, as the migration describes.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit(
     p_ids uuid[], p_apps uuid[], p_app_uids text[], p_pairs integer[], p_types text[],
@@ -46,15 +44,15 @@ DECLARE
     m_code smallint[];
     m_same uuid[];
     m_later boolean[] := array_fill(false, ARRAY[v_count]);
-    -- By application with an endpoint in strict order: from which message on they wait.
+    -- By application with an ordered endpoint: the message from which on they wait.
     v_behind uuid[];
     v_since bigint[];
-    -- Who wants what: a pair, and which endpoint; pair 0: those that are named in p_only.
+    -- The subscribers: a pair, and the endpoint; pair 0 for the endpoints that are named in p_only.
     w_pair integer[];
     w_id uuid[];
     w_target integer[];
     w_all integer[];
-    -- By endpoint, in order of their ids: what it takes, and how it stands.
+    -- By endpoint, in order of their ids: its subscription and its state.
     t_id uuid[];
     t_app uuid[];
     t_channels text[];
@@ -65,18 +63,18 @@ DECLARE
     t_wake boolean[];
     t_due bigint[];
     v_fifo boolean;
-    v_ask boolean;
+    v_requested boolean;
     v_stored uuid[];
-    -- By message, if some were not stored: what was, instead of it.
+    -- By message that was not stored: the outcome, and the existing message.
     o_type text[];
     o_event text[];
     o_channels text[];
     o_created timestamptz[];
-    -- By delivery: its message, its endpoint.
+    -- By delivery: its message and its endpoint.
     d_command integer[];
     d_target integer[];
     d_id bigint[];
-    -- By lease: which delivery has it, its key, its ask, its end.
+    -- By lease: its delivery, its key, its request, its end.
     g_place integer[] := '{}';
     g_key uuid[] := '{}';
     g_ask integer[] := '{}';
@@ -86,8 +84,8 @@ BEGIN
         p_new_ids, p_new_uids, p_new_names, p_new_rates, p_new_metadata);
     m_app := s.o_apps; m_code := s.o_codes; m_same := s.o_same;
 
-    -- OFFSET 0, here and below: one probe each, whatever the planner thought when the tables were
-    -- small.
+    -- OFFSET 0, here and below: one index probe each, even if the plan was made when the tables
+    -- were small.
     SELECT array_agg(w.pair), array_agg(w.id), array_agg(w.target) INTO w_pair, w_id, w_target
     FROM (
         SELECT x.pair, x.id, dense_rank() OVER (ORDER BY x.id)::integer AS target FROM (
@@ -110,8 +108,8 @@ BEGIN
                 SELECT FROM unnest(p_pairs, m_later) AS n (pair, later)
                 WHERE n.pair = x.pair AND NOT n.later)) w;
     END IF;
-    -- Who might get something is held until the commit, so that no claim puts it to sleep
-    -- meanwhile; how it stands is read after that. The join keeps the order of the ids.
+    -- Possible subscribers are locked until the commit, so that no claim puts them to sleep
+    -- meanwhile; their state is read after that. The join keeps the order of the ids.
     SELECT array_agg(x.id), array_agg(e.app), array_agg(e.channels), array_agg(e.fifo),
         array_agg(e.pull), bool_or(e.fifo)
     INTO t_id, t_app, t_channels, t_fifo, t_pull, v_fifo
@@ -124,8 +122,8 @@ BEGIN
         PERFORM FROM @schema@.hook_endpoints e
         WHERE e.endpoint_id = ANY (t_id) AND e.fifo_batch IS NOT NULL
         ORDER BY e.endpoint_id FOR NO KEY UPDATE;
-        -- Behind those that wait already: all of an application's messages; behind one of this
-        -- call: those from it on.
+        -- Messages that wait already delay all messages of their application; a message of this
+        -- call delays those from it on.
         SELECT array_agg(b.app), array_agg(b.since) INTO v_behind, v_since
         FROM (
             SELECT x.app, CASE WHEN EXISTS (
@@ -185,9 +183,9 @@ BEGIN
     END IF;
 
     IF t_id IS NOT NULL THEN
-        v_ask := p_asks <> '{}' AND cardinality(t_id) <= 200;
-        -- A look without locks: whether it takes messages; whether one might be leased at once;
-        -- whether it must be made due; and in how long it will be.
+        v_requested := p_asks <> '{}' AND cardinality(t_id) <= 200;
+        -- A check without locks: whether the endpoint takes messages, whether a delivery might be
+        -- leased at once, whether the endpoint must be made due, and when it will be.
         SELECT array_agg(k.open), array_agg(k.may), array_agg(k.wake),
             array_agg(CASE WHEN NOT k.open OR k.waits THEN -1 WHEN k.wake AND k.free THEN 0
                 ELSE @schema@.hook_until(k.due_at, v_now) END)
@@ -198,7 +196,7 @@ BEGIN
                 k.held = 1 AND k.due_at > v_now AS waits,
                 k.disabled IS NULL AND (NOT k.fresh
                     OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now)) AS wake,
-                v_ask AND NOT k.pull AND k.disabled IS NULL AND (
+                v_requested AND NOT k.pull AND k.disabled IS NULL AND (
                     SELECT true FROM @schema@.hook_deliveries d
                     WHERE d.endpoint_id = t.id AND d.state = 0 LIMIT 1) IS NULL AS may
             FROM @schema@.hook_states k WHERE k.endpoint_id = t.id OFFSET 0) k ON true;
@@ -217,7 +215,7 @@ BEGIN
     END IF;
 
     IF d_command IS NOT NULL THEN
-        IF v_ask THEN
+        IF v_requested THEN
             s := @schema@.hook_emit_leases(t_id, t_may, t_wake, d_command, d_target, p_asks,
                 p_leases, p_starts, p_lengths, p_lease_keys, v_now);
             g_place := s.o_places; g_key := s.o_keys; g_ask := s.o_asks; g_until := s.o_untils;

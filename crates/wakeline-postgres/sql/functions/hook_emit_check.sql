@@ -1,10 +1,8 @@
--- Finds the applications of messages that are about to be stored, makes those that are missing if
--- asked to, and looks at what makes repeating them harmless: their idempotency keys. Keys of
--- new requests are remembered.
--- o_codes: 0 go on, 1 a request with the same key stored o_same, 3 another request had the key,
--- 4 no such application.
--- Called by: hook_emit, which says what the parameters are. Lock order: applications by id, then new
--- ones by name, then keys in their order.
+-- Finds the applications of messages that are about to be stored, creates missing ones if
+-- requested, and checks what makes repeating the messages safe: their idempotency keys. Keys of new
+-- requests are recorded. o_codes: 0 continue, 1 a request with the same key stored o_same, 3
+-- another request used the key, 4 the application does not exist. Lock order: applications by id,
+-- then new ones by name, then keys in their order.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit_check(
     p_ids uuid[], p_apps uuid[], p_app_uids text[], p_keys text[], p_prints bytea[],
@@ -20,7 +18,7 @@ DECLARE
     n record;
 BEGIN
     o_same := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
-    -- Most calls have messages of one application only.
+    -- Most calls have messages of only one application.
     IF p_apps[1] = ALL (p_apps) THEN
         SELECT ARRAY[a.application_id] INTO v_live FROM @schema@.hook_applications a
         WHERE a.application_id = p_apps[1] AND a.deleted_at IS NULL FOR KEY SHARE;

@@ -1,11 +1,10 @@
--- For new deliveries that are about to be inserted: leases those that can go at once to the asks
--- that came along, and sees to it that the endpoints of the others are due.
--- p_endpoints: by id; p_may, p_wake: by a look without locks, something might be leased; it must be
--- made due. p_commands, p_targets: by delivery, in order, its command and which of the endpoints. By
--- ask: p_asks, its command; p_leases, p_starts, p_lengths, p_keys: see hook_claim.
--- o_places: which deliveries are leased; beside them the keys, asks and ends.
--- Called by: hook_emit, which holds the endpoints. Lock order: states by id; those to which something
--- might be leased are only tried.
+-- For new deliveries that are about to be inserted: leases those that can be sent at once to the
+-- requests that were passed with the messages, and makes the endpoints of the others due.
+-- p_endpoints: by id; p_may, p_wake: by a check without locks, something might be leased; the
+-- endpoint must be made due. p_commands, p_targets: by delivery, in order, its command and the
+-- index of its endpoint. By request: p_asks, its command; p_leases, p_starts, p_lengths, p_keys:
+-- see hook_claim. o_places: the leased deliveries, with the keys, requests and ends. Lock order:
+-- states by id; those to which something might be leased only without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit_leases(
     p_endpoints uuid[], p_may boolean[], p_wake boolean[], p_commands integer[],
@@ -18,11 +17,11 @@ DECLARE
     a_left integer[] := p_lengths;
     v_free integer := cardinality(p_keys);
     v_mine integer[];
-    v_ask integer;
+    v_request integer;
     v_live bigint;
     v_waits boolean;
-    v_room integer;
-    v_given integer;
+    v_capacity integer;
+    v_leased integer;
     v_until timestamptz;
 BEGIN
     o_places := '{}'; o_keys := '{}'; o_asks := '{}'; o_untils := '{}';
@@ -30,7 +29,7 @@ BEGIN
         CONTINUE WHEN NOT p_wake[n] AND (NOT p_may[n] OR v_free = 0);
         v_mine := array_positions(p_targets, n);
         CONTINUE WHEN v_mine = '{}';
-        v_given := 0; v_until := NULL;
+        v_leased := 0; v_until := NULL;
         IF p_may[n] AND v_free > 0 THEN
             SELECT k.endpoint_id, k.disabled, k.due_at, k.rate_at, k.open_until, e.rate, e.lease_us,
                 e.in_flight_max, e.breaker_probes, e.fifo_batch IS NOT NULL AS fifo,
@@ -44,9 +43,9 @@ BEGIN
                 FROM @schema@.hook_endpoints e WHERE e.endpoint_id = p_endpoints[n] OFFSET 0) e
             WHERE k.endpoint_id = p_endpoints[n] AND NOT k.pull
             FOR NO KEY UPDATE OF k SKIP LOCKED;
-            v_room := 0;
+            v_capacity := 0;
             IF FOUND AND s.disabled IS NULL AND (s.gate > p_now) IS NOT TRUE THEN
-                -- An expired lease is a delivery that waits.
+                -- An expired lease counts as a waiting delivery.
                 SELECT count(*), coalesce((SELECT true FROM @schema@.hook_deliveries d
                     WHERE d.endpoint_id = s.endpoint_id AND d.state = 0 LIMIT 1), (
                     SELECT true FROM @schema@.hook_deliveries d
@@ -58,42 +57,43 @@ BEGIN
                     WHERE d.endpoint_id = s.endpoint_id AND d.state = 1 AND d.lease_until > p_now
                     LIMIT s.in_flight_max) d;
                 IF v_waits IS NULL AND s.rate IS NULL AND s.open_until IS NULL AND NOT s.fifo THEN
-                    v_room := greatest(s.in_flight_max, 1) - v_live;
+                    v_capacity := greatest(s.in_flight_max, 1) - v_live;
                 ELSIF v_waits IS NULL THEN
-                    v_room := @schema@.hook_room(s.fifo,
+                    v_capacity := @schema@.hook_capacity(s.fifo,
                         @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes),
                         v_live, s.rate, s.rate_at, p_now);
                 END IF;
             END IF;
-            FOR m IN 1..least(v_room, cardinality(v_mine)) LOOP
-                v_ask := NULL;
+            FOR m IN 1..least(v_capacity, cardinality(v_mine)) LOOP
+                v_request := NULL;
                 FOR a IN 1..cardinality(p_asks) LOOP
                     IF p_asks[a] = p_commands[v_mine[m]] AND a_left[a] > 0 THEN
-                        v_ask := a;
+                        v_request := a;
                         EXIT;
                     END IF;
                 END LOOP;
-                EXIT WHEN v_ask IS NULL;
-                o_places := o_places || v_mine[m]; o_asks := o_asks || v_ask;
-                o_keys := o_keys || p_keys[p_starts[v_ask] + p_lengths[v_ask] - a_left[v_ask]];
+                EXIT WHEN v_request IS NULL;
+                o_places := o_places || v_mine[m]; o_asks := o_asks || v_request;
+                o_keys := o_keys
+                    || p_keys[p_starts[v_request] + p_lengths[v_request] - a_left[v_request]];
                 o_untils := o_untils || p_now
-                    + coalesce(p_leases[v_ask], s.lease_us) * interval '1 microsecond';
+                    + coalesce(p_leases[v_request], s.lease_us) * interval '1 microsecond';
                 v_until := least(v_until, o_untils[cardinality(o_untils)]);
-                a_left[v_ask] := a_left[v_ask] - 1; v_free := v_free - 1;
-                v_given := v_given + 1;
+                a_left[v_request] := a_left[v_request] - 1; v_free := v_free - 1;
+                v_leased := v_leased + 1;
             END LOOP;
         END IF;
-        IF v_given > 0 THEN
-            -- If nothing waits, its place in the order of service says nothing: mostly there is
-            -- nothing to write.
-            CONTINUE WHEN v_given = cardinality(v_mine) AND s.rate IS NULL AND s.due_at <= v_until;
+        IF v_leased > 0 THEN
+            -- If nothing waits, its position in the order of service does not matter, and usually
+            -- nothing has to be written.
+            CONTINUE WHEN v_leased = cardinality(v_mine) AND s.rate IS NULL AND s.due_at <= v_until;
             UPDATE @schema@.hook_states k SET
                 served = nextval('@schema@.hook_served'), served_at = p_now,
                 rate_at = CASE WHEN s.rate IS NULL THEN k.rate_at
-                    ELSE @schema@.hook_rate_after(s.rate, s.rate_at, v_given, p_now) END,
-                fresh = k.fresh OR v_given < cardinality(v_mine),
+                    ELSE @schema@.hook_rate_after(s.rate, s.rate_at, v_leased, p_now) END,
+                fresh = k.fresh OR v_leased < cardinality(v_mine),
                 due_at = least(k.due_at, v_until,
-                    CASE WHEN k.held = 0 AND v_given < cardinality(v_mine) THEN p_now END)
+                    CASE WHEN k.held = 0 AND v_leased < cardinality(v_mine) THEN p_now END)
             WHERE k.endpoint_id = s.endpoint_id;
         ELSE
             UPDATE @schema@.hook_states k SET fresh = true,

@@ -1,6 +1,5 @@
--- Sees to it that endpoints are due for new deliveries that are about to be inserted. Those that
--- are due early enough, or held back, are not even locked.
--- Called by: hook_emit, which holds the endpoints. Lock order: states by id.
+-- Ensures that endpoints are due for new deliveries that are about to be inserted. Those that are
+-- due early enough, or held back, are not even locked. Lock order: states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit_wake(p_endpoints uuid[], p_now timestamptz)
 RETURNS void

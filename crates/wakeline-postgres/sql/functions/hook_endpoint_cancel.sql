@@ -1,6 +1,5 @@
--- Cancels deliveries that wait for a deleted endpoint, at most p_rows, and notes whether more may wait.
--- Returns how many.
--- Called by: hook_endpoint_delete, hook_chores, which hold the endpoint. Lock order: deliveries by id.
+-- Cancels deliveries that wait for a deleted endpoint, at most p_rows, and records whether more may
+-- wait. Returns their number. Lock order: deliveries by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_cancel(
     p_endpoint uuid, p_rows integer, p_now timestamptz)

@@ -1,7 +1,7 @@
--- Makes an endpoint. code: 0 made, 1 the same request made one before, 2 its own id is taken,
--- 3 another request had its idempotency key, 4 no such application; and the endpoint that is
--- meant. p_numbers: what decides over claims, in the order of the table's columns from fifo_batch on.
--- Called by: HookCatalog::create_endpoint. Lock order: the application, the key, the endpoint.
+-- Creates an endpoint. code: 0 created, 1 an earlier identical request created it, 2 its own id
+-- exists, 3 another request used its idempotency key, 4 the application does not exist; and the
+-- endpoint in question. p_numbers: the numbers that claims use, in the order of the table's columns
+-- from fifo_batch on. Lock order: the application, the key, the endpoint.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_create(
     p_app uuid, p_app_uid text, p_id uuid, p_uid text, p_url text, p_description text,

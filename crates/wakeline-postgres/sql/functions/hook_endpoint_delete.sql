@@ -1,7 +1,7 @@
--- Removes an endpoint for everybody who asks. What waits for it is cancelled, the rest of very much
--- by background work (o_more); what is under way will be. o_gone is false if there is none.
--- Called by: HookCatalog::delete_endpoint. Lock order: the endpoint FOR UPDATE, its deliveries by
--- id, its state.
+-- Deletes an endpoint for readers. Its waiting deliveries are cancelled, if there are very many,
+-- the rest by background work (o_more); deliveries in flight are cancelled when their attempts end.
+-- o_gone is false if it does not exist. Lock order: the endpoint FOR UPDATE, its deliveries by id,
+-- its state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_delete(
     p_app uuid, p_app_uid text, p_id uuid, p_own text, OUT o_gone boolean, OUT o_more boolean)

@@ -1,5 +1,5 @@
--- The endpoint of an application that a request names; NULL if there is none.
--- Called by: everything that names endpoints. Reads only.
+-- Returns the endpoint of an application that a request names; NULL if it does not exist. Reads
+-- only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_find(
     p_app uuid, p_app_uid text, p_id uuid, p_uid text)

@@ -1,8 +1,8 @@
--- Changes an endpoint, if its version is p_expected (NULL: whatever it is); what is NULL stays as it is
--- (p_set_uid: its own id changes, perhaps to none). code: 0 done, 1 there is none, 2 its own id is
--- taken, 3 it has changed since; and in how many microseconds something of it may be due. p_numbers: see hook_endpoint_create.
--- Called by: HookCatalog::update_endpoint. Lock order: the endpoint FOR UPDATE, so that no emit is under
--- way to it, its deliveries, its state.
+-- Changes an endpoint, if its version is p_expected (NULL: in any case). Properties that are NULL
+-- stay unchanged (p_set_uid: its own id changes, perhaps to none). code: 0 done, 1 it does not
+-- exist, 2 its own id exists, 3 it has changed since; and the microseconds until something of it
+-- may be due. p_numbers: see hook_endpoint_create. Lock order: the endpoint FOR UPDATE, so that no
+-- emit to it is in progress, its deliveries, its state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_update(
     p_app uuid, p_app_uid text, p_id uuid, p_own text, p_set_uid boolean, p_uid text, p_url text,

@@ -1,8 +1,7 @@
--- Makes an endpoint due for whatever waits for it; what holds it back is left to the next claim to see.
--- This may move due_at to a later time, or away, which needs the endpoint FOR UPDATE, and then a new look
--- (see the migration). Where it cannot be had, an emit may be under way: the endpoint is due now.
--- Called by: interventions and changes of endpoints, which hold its state. Returns when it is due.
--- Lock order: the endpoint, only tried.
+-- Makes an endpoint due for its waiting deliveries; the next claim checks what holds it back. This
+-- may move due_at to a later time, or remove it, which needs the endpoint FOR UPDATE, and then a
+-- new check (see the migration). If that lock is not available, an emit may be in progress, and the
+-- endpoint is due now. Returns when it is due. Lock order: the endpoint, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_wake(p_endpoint uuid, p_now timestamptz)
 RETURNS timestamptz

@@ -1,8 +1,7 @@
--- Makes an event type or, unless p_create, replaces one; with p_expected only replaces, if it was last
--- changed then. code: 0 done, 1 the same request made it before, 2 it exists, 3 another request had
--- its idempotency key, 4 there is none, 5 it has changed since; and its name.
--- Called by: HookCatalog::create_event_type, put_event_type, replace_event_type.
--- Lock order: the key, the type.
+-- Creates an event type or, unless p_create, replaces one; with p_expected it only replaces one
+-- that was last changed at that time. code: 0 done, 1 an earlier identical request created it, 2 it
+-- exists, 3 another request used its idempotency key, 4 it does not exist, 5 it has changed since;
+-- and its name. Lock order: the key, the type.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_event_type_put(
     p_create boolean, p_name text, p_description text, p_schemas bytea, p_enforced boolean,

@@ -1,9 +1,9 @@
--- Removes messages that are older than p_keep_us and whose payload is gone, behind a place in the order
--- of their age, with their deliveries and attempts; about p_rows rows, and a look at as many messages.
--- One with a delivery that waits, is under way or is still to be made stays. o_next_at, o_next: where to go on, NULL at the
--- end.
--- Called by: HookAdmin::expire_messages. Lock order: messages, only tried; then rows that nobody else
--- writes, because what has no payload is not sent again.
+-- Removes messages that are older than p_keep_us and whose payload is gone, after a position in the
+-- order of their age, with their deliveries and attempts: about p_rows rows, and it reads as many
+-- messages. A message stays if one of its deliveries waits, is in flight or has not been created
+-- yet. o_next_at, o_next: the position of the next batch, NULL at the end. Lock order: messages,
+-- without waiting; then rows that no other transaction writes, because a message without payload is
+-- not sent again.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_expire(
     p_keep_us bigint, p_after_at timestamptz, p_after uuid, p_rows integer,
@@ -53,7 +53,7 @@ BEGIN
             GET DIAGNOSTICS v_gone = ROW_COUNT;
             o_deliveries := o_deliveries + v_gone;
             v_left := v_left - v_gone;
-            -- The next piece goes on with it.
+            -- The next batch continues with it.
             EXIT WHEN v_left <= 0;
             DELETE FROM @schema@.hook_messages t
             WHERE t.application_id = m.application_id AND t.message_id = m.message_id;

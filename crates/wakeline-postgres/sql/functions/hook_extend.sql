@@ -1,6 +1,5 @@
--- Moves the ends of live leases to p_span_us from now. Returns which of them go on.
--- Called by: HookStore::extend_deliveries. Lock order: deliveries by id, then states by id, of those
--- whose leases end earlier than before.
+-- Extends live leases to p_span_us from now. Returns those that are still held. Lock order:
+-- deliveries by id, then states by id, of those whose leases end earlier than before.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_extend(
     p_deliveries bigint[], p_keys uuid[], p_span_us bigint)

@@ -1,12 +1,11 @@
--- Makes a piece of the deliveries that emits have left for later: for at most p_rows endpoints of one
--- message. Applications take turns: the next one after p_after. Within an application, the messages
--- go one after another, so that endpoints in strict order get them in that order.
--- An endpoint gets a message if it is older than it and wants it now.
--- Returns one row of kind 0: at how many endpoints it looked (at least 1, or 0 if there was nothing to
--- do), whether fan-outs are left, and whose turn it was; and rows of kind 1 for endpoints that have
--- something to do now: all whose owners fetch, and one of the others.
--- Called by: HookAdmin::do_chores. Lock order: the fan-out, only tried; endpoints by id (as hook_emit
--- holds them), deliveries, states by id.
+-- Creates a batch of the deliveries that emits have left for later: for at most p_rows endpoints of
+-- one message. Applications take turns: the next one after p_after. Within an application, messages
+-- are processed one after another, so that ordered endpoints get them in that order. An endpoint
+-- gets a message if it is older than the message and subscribes to it now. Returns one row of kind
+-- 0: the number of endpoints that it checked (at least 1, or 0 if there was nothing to do), whether
+-- fan-outs are left, and the application; and rows of kind 1 for endpoints that have something to
+-- do now: all whose owners fetch, and one of the others. Lock order: the fan-out, without waiting;
+-- endpoints by id (as hook_emit holds them), deliveries, states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_fan_out(p_after uuid, p_rows integer)
 RETURNS TABLE (kind smallint, rows bigint, more boolean, endpoint uuid, pull boolean)
@@ -25,7 +24,7 @@ DECLARE
     f record;
     m record;
 BEGIN
-    -- One that another node has in hand is passed over, with all that waits behind it.
+    -- One that another node is processing is skipped, with all that waits after it.
     FOR v_try IN 1..10 LOOP
         SELECT k.application_id INTO v_app FROM @schema@.hook_fan_outs k
         WHERE k.application_id > v_after ORDER BY k.application_id, k.fan_out_no LIMIT 1;
@@ -80,7 +79,7 @@ BEGIN
                 SELECT FROM @schema@.hook_states s WHERE s.endpoint_id = x.id
                     AND (f.only_endpoint IS NOT NULL OR s.disabled IS NULL) OFFSET 0) s
             ORDER BY x.ord
-            -- A job may have made it meanwhile.
+            -- A job may have created it meanwhile.
             ON CONFLICT DO NOTHING
             RETURNING endpoint_id
         )

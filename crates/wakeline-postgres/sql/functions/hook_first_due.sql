@@ -1,7 +1,6 @@
--- When the first delivery that waits for an endpoint is due; for an endpoint in strict order its
--- first open one, if that waits (none: NULL, as hook_pick finds nothing either). p_fresh: first
--- attempts only.
--- Called by: hook_claim_line, hook_rest, hook_sweep. Reads only; four probes of an index at most.
+-- Returns when the first delivery that waits for an endpoint is due; for an ordered endpoint its
+-- first open one, if that waits (otherwise NULL, as hook_pick finds nothing either). p_fresh: first
+-- attempts only. Reads only; at most four index probes.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_first_due(
     p_endpoint uuid, p_fifo boolean, p_fresh boolean)

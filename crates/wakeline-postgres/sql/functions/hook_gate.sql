@@ -1,6 +1,6 @@
--- The moment from which rate, breaker and throttle let an attempt to an endpoint through; NULL if
--- nothing ever held it back. The rate's time may be a second ahead, the attempt included.
--- Called by: hook_claim_line, hook_emit_leases, hook_rest, reads. Reads nothing.
+-- Returns the time from which rate, breaker and throttle allow an attempt to an endpoint; NULL if
+-- nothing ever limited it. The rate's time may be a second ahead, including the attempt. Reads
+-- nothing.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_gate(
     p_throttled timestamptz, p_open timestamptz, p_probes bigint, p_rate bigint,

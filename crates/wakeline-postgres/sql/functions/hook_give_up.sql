@@ -1,6 +1,5 @@
--- Cancels deliveries: those that wait at once, those under way when their attempts end. Returns
--- those that it changed. p_ids: locked by the caller.
--- Called by: hook_cancel, hook_job_go. Lock order: takes no other lock.
+-- Cancels deliveries: waiting ones at once, those in flight when their attempts end. Returns those
+-- that it changed. p_ids: locked by the caller. Lock order: takes no other lock.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_give_up(p_ids bigint[], p_now timestamptz)
 RETURNS bigint[]

@@ -1,8 +1,7 @@
--- Reckons anew when an endpoint is due for which something that waits is due already, or that keeps
--- strict order; and what holds it back: leases (held 1), or a time (held 2). Where leases do, they
--- are locked, tried, so that settling one of them sees it.
--- p_quiet: it was got FOR UPDATE. p_served, p_rate_at: see hook_rest.
--- Called by: hook_rest, whose caller holds the state. Lock order: leases, only tried.
+-- Computes when an endpoint is due for which a waiting delivery is due already, or that is ordered;
+-- and what holds it back: leases (held 1), or a time (held 2). If leases do, they are locked,
+-- without waiting, so that settling one of them sees it. p_quiet: the endpoint is locked FOR
+-- UPDATE. p_served, p_rate_at: see hook_rest. Lock order: leases, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_hold(
     p_id uuid, p_quiet boolean, p_served bigint, p_rate_at timestamptz, p_now timestamptz)
@@ -20,7 +19,7 @@ BEGIN
             AS gate,
         @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
         @schema@.hook_first_due(p_id, e.fifo_batch IS NOT NULL, false) AS first,
-        -- In strict order too, whatever stands before it.
+        -- In strict order too, whatever is before it.
         CASE WHEN s.fresh THEN @schema@.hook_first_due(p_id, false, true) END AS first_fresh,
         l.until, l.live
     INTO c FROM @schema@.hook_states s

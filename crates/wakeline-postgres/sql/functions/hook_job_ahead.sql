@@ -1,8 +1,8 @@
--- What a job looks at next, in the order of messages and endpoints: of its application's messages, each
--- with the endpoint that the job is about, or with every one. It reads at most p_rows of these, whatever
--- comes of them. o_read: how many; o_more: there may be more; o_place_*: the last one. Of these, what
--- the job is about: o_deliveries with their endpoints, or (kind 1) o_messages.
--- Called by: hook_job_go. Reads only.
+-- Returns what a job reads next, in the order of messages and endpoints: of its application's
+-- messages, each with the endpoint of the job, or with every endpoint. It reads at most p_rows of
+-- these, however many match. o_read: their number; o_more: there may be more; o_place_*: the last
+-- one. The matching ones are in o_deliveries with their endpoints, or (kind 1) in o_messages. Reads
+-- only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_ahead(
     p_job bigint, p_rows integer,
@@ -35,7 +35,7 @@ BEGIN
             AND (k.message_id > o_place_message OR o_place_endpoint < v_last)
         ORDER BY k.message_id LIMIT p_rows + 1
     LOOP
-        -- Messages are stored within a day of the time in their ids, so nothing that is meant follows.
+        -- Messages are stored within a day of the time in their ids, so no matching one follows.
         EXIT WHEN m.created_at - interval '24 hours' >= j.until;
         IF o_read >= p_rows THEN
             o_more := true;

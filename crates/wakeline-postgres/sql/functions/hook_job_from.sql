@@ -1,7 +1,7 @@
--- Where a job begins that looks only at what was stored since a time: a place before which there are
--- only older messages of the application. Found by halving: ids begin with the time at which they
--- were made, which is at most a day before the message is stored. A few hours early is near enough.
--- Called by: hook_job_start. Reads only; 24 probes of an index.
+-- Returns where a job begins that only reads what was stored since a time: a position before which
+-- there are only older messages of the application. It is found by binary search: ids begin with
+-- the time at which they were generated, which is at most a day before the message is stored. Being
+-- a few hours early is precise enough. Reads only; 24 index probes.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_from(p_app uuid, p_since timestamptz) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$

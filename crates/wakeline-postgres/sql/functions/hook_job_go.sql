@@ -1,7 +1,6 @@
--- Goes on with a job, whose row the caller holds, by at most p_rows steps; notes its place. Returns how
--- many it made, and the deliveries that it changed.
--- Called by: hook_chores. Lock order: the job; endpoints by id, so that their order does not change
--- meanwhile; deliveries by id.
+-- Continues a job, whose row the caller has locked, by at most p_rows steps; records its position.
+-- Returns the number of steps, and the deliveries that it changed. Lock order: the job; endpoints
+-- by id, so that their order does not change meanwhile; deliveries by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_go(
     p_job bigint, p_rows integer, p_now timestamptz, OUT o_read bigint, OUT o_changed bigint[])

@@ -1,5 +1,5 @@
--- Makes a job, unless it is there. Returns its id; NULL if there is no such application.
--- Called by: HookAdmin::start_job. Lock order: the application, the job.
+-- Creates a job, unless it exists. Returns its id; NULL if the application does not exist. Lock
+-- order: the application, the job.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_start(
     p_app uuid, p_app_uid text, p_job uuid, p_kind smallint, p_endpoint uuid, p_types text[],

@@ -1,13 +1,11 @@
--- What ended attempts mean for their endpoints: breaker, failing, throttling, disabling, and when
--- they are due again. By attempt, in order: p_commands, which of the call's it is; p_endpoints;
--- p_dues, when its delivery is due again, if it is. p_loud: endpoints of attempts that did not
--- plainly succeed. By command: p_samples (1 success, 2 failure), p_throttles, p_gone: see
--- hook_settle.
--- An endpoint that worked before and works now is not even locked, unless something waits for the
--- end of its leases.
--- o_disabled: by attempt, 2 if it disabled its endpoint because it is gone, 3 because it only
--- failed. o_opened: by attempt, it opened its endpoint's breaker.
--- Called by: hook_settle, which holds the deliveries. Lock order: states by id.
+-- Applies the results of ended attempts to their endpoints: breaker, failing, throttling,
+-- disabling, and when they are due again. By attempt, in order: p_commands, the number of its
+-- command; p_endpoints; p_dues, when its delivery is due again, if it is. p_loud: endpoints of
+-- attempts that did not simply succeed. By command: p_samples (1 success, 2 failure), p_throttles,
+-- p_gone: see hook_settle. An endpoint that worked before and works now is not even locked, unless
+-- something waits for the end of its leases. o_disabled: by attempt, 2 if it disabled its endpoint
+-- because that is gone, 3 because it only failed. o_opened: by attempt, whether it opened its
+-- endpoint's breaker. Lock order: states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_judge(
     p_commands integer[], p_endpoints uuid[], p_dues timestamptz[], p_loud uuid[],

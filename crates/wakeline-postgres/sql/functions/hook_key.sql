@@ -1,7 +1,6 @@
--- Remembers a request by its idempotency key. NULL: it is new, and made is noted; '': another
--- request had the key; otherwise what the same request made.
--- p_kind: see hook_keys. Called by: hook_application_create, hook_endpoint_create,
--- hook_event_type_put. Lock order: the key's row.
+-- Records a request by its idempotency key. NULL: it is new, and made is stored; '': another
+-- request used the key; otherwise the id of what the same request created. p_kind: see hook_keys.
+-- Lock order: the key's row.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_key(
     p_kind smallint, p_application uuid, p_key text, p_print bytea, p_made text, p_now timestamptz)

@@ -1,6 +1,4 @@
--- Notes what a request made, or forgets the request (p_made NULL).
--- Called by: hook_application_create, hook_endpoint_create, hook_event_type_put. Lock order: the
--- key's row.
+-- Stores what a request created, or removes the request (p_made NULL). Lock order: the key's row.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_key_set(
     p_kind smallint, p_application uuid, p_key text, p_made text, p_now timestamptz)

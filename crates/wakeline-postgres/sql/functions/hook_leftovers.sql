@@ -1,6 +1,6 @@
--- Removes rows that a deleted application left, at most p_rows; the application itself last. Returns
--- how many.
--- Called by: hook_chores. Lock order: the application, only tried; nobody else writes what is its.
+-- Removes rows that a deleted application left, at most p_rows; the application itself last.
+-- Returns their number. Lock order: the application, without waiting; no other transaction writes
+-- its rows.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_leftovers(p_rows integer) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -14,7 +14,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- Whoever deleted it may have been interrupted.
+    -- The deletion may have been interrupted.
     IF @schema@.hook_application_stop(v_app, p_rows) THEN
         RETURN p_rows;
     END IF;
@@ -51,7 +51,7 @@ BEGIN
     v_ids := ARRAY(SELECT e.endpoint_id FROM @schema@.hook_endpoints e
         WHERE e.application_id = v_app ORDER BY e.endpoint_id LIMIT p_rows);
     IF v_ids <> '{}' THEN
-        -- One that was made while its application was deleted has this still.
+        -- A row that was created while its application was deleted still exists here.
         DELETE FROM @schema@.hook_states t WHERE t.endpoint_id = ANY (v_ids);
         DELETE FROM @schema@.hook_endpoints t WHERE t.endpoint_id = ANY (v_ids);
         RETURN cardinality(v_ids);

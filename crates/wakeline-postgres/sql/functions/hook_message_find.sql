@@ -1,5 +1,5 @@
--- The message of an application that a request names, and the application; no row if there is none.
--- Called by: everything that names messages. Reads only.
+-- Returns the message of an application that a request names, and the application; no row if it
+-- does not exist. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_message_find(
     p_app uuid, p_app_uid text, p_id uuid, p_event_id text)

@@ -1,5 +1,4 @@
--- A message's id as everybody reads and writes it: msg_ and 22 digits of base 62.
--- Called by: emit. Takes no lock.
+-- Returns a message's id in its public form: msg_ and 22 digits of base 62. Takes no lock.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_message_name(p_id uuid) RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$

@@ -1,5 +1,5 @@
--- Most attempts of an endpoint under way: its cap, or the probes of a breaker that is not closed.
--- Called by: hook_claim_line, hook_emit_leases, hook_rest. Reads nothing.
+-- Returns the maximum number of attempts of an endpoint in flight: its limit, or the probes of a
+-- breaker that is not closed. Reads nothing.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_most(
     p_in_flight_max bigint, p_open timestamptz, p_probes bigint)

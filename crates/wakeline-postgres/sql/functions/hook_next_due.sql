@@ -1,12 +1,11 @@
--- How many microseconds until a line has something to claim; NULL if nothing is in sight. A claim
--- has just seen p_seen; what else is due is in rivals' hands (o_code 2).
--- What is due first may be so too early: settling leaves due_at as it is. A few of these are
--- reckoned anew here, so that an idle line is not woken for nothing; not so in a claim that found
--- something (p_busy), because another will follow.
--- p_fresh: first attempts only. Endpoints in strict order are passed over whose first attempts stand
--- behind a head that is due: its end will tell. To be sure, the line looks again in a second.
--- p_full: applications that may get nothing now; their endpoints do not count.
--- Called by: hook_claim_line. Lock order: see hook_claim_line; all only tried.
+-- Returns the microseconds until a line has something to claim; NULL if there is nothing. A claim
+-- has just seen p_seen; anything else that is due is locked by other claims (o_code 2). The first
+-- due time may be too early, because settling leaves due_at unchanged. A few of these are computed
+-- again here, so that an idle line is not woken in error; not so in a claim that found something
+-- (p_busy), because another will follow. p_fresh: first attempts only. Ordered endpoints whose
+-- first attempts wait after a due head are skipped: the end of its attempt is notified. As a
+-- safeguard, the line checks again in a second. p_full: applications that may get nothing now;
+-- their endpoints do not count. Lock order: see hook_claim_line; all without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_next_due(
     p_pull uuid, p_fresh boolean, p_seen uuid[], p_now timestamptz, p_busy boolean,
@@ -16,7 +15,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     v_last uuid;
-    -- The last one that was passed over.
+    -- The last one that was skipped.
     v_due timestamptz := '-infinity';
     v_served bigint := -1;
     v_passed uuid := '00000000-0000-0000-0000-000000000000';
@@ -67,7 +66,8 @@ BEGIN
                 v_most := 1000000; o_due_us := v_most;
                 CONTINUE;
             END IF;
-            -- Should the tries be used up here: not zero, for it is not known that there is something.
+            -- If the attempts are used up here, the result is not zero, because it is unknown
+            -- whether there is something.
             o_due_us := 2000;
         END IF;
         EXIT WHEN c.endpoint_id = v_last OR p_busy AND c.due_at > p_now;

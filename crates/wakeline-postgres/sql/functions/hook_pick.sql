@@ -1,8 +1,8 @@
--- Picks up to p_count deliveries of an endpoint that can go now, and one more as a sign that there
--- are more; locks them. p_general: how many of them may be other than first attempts.
--- In strict order: the first open one if it is due, and those right behind it that are due and were
--- last attempted together with it, or like it never; nothing if somebody is busy with it.
--- Called by: hook_claim_line. Lock order: deliveries, only tried; the caller holds the state.
+-- Picks up to p_count deliveries of an endpoint that can be sent now, and one more as a sign that
+-- there are more; locks them. p_general: how many of them may be other than first attempts. For an
+-- ordered endpoint: the first open one if it is due, and those directly after it that are due and
+-- were last attempted together with it, or, like it, never; nothing if another transaction has
+-- locked it. Lock order: deliveries, without waiting; the caller holds the state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_pick(
     p_endpoint uuid, p_fifo boolean, p_count integer, p_general integer, p_now timestamptz)

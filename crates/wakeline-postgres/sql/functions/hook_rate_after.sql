@@ -1,5 +1,4 @@
--- Where some attempts move an endpoint's rate to.
--- Called by: hook_claim_line, hook_emit_leases. Reads nothing.
+-- Returns an endpoint's rate time after some attempts. Reads nothing.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_rate_after(
     p_rate bigint, p_rate_at timestamptz, p_attempts integer, p_now timestamptz)

@@ -1,7 +1,7 @@
--- Ends the expired leases of some endpoints: their attempts are logged as unknown and counted. What
--- was under way is due since the lease's end, or is what it was before a manual attempt, or has
--- failed if its schedule is used up. Leases that somebody is busy with are passed over.
--- Called by: hook_claim_line, which holds the states; hook_again. Lock order: deliveries, only tried.
+-- Ends the expired leases of some endpoints: their attempts are logged as unknown and counted. A
+-- delivery that was in flight is due since the lease's end, or returns to its state before a manual
+-- attempt, or has failed if its schedule is used up. Leases that are locked by other transactions
+-- are skipped. Lock order: deliveries, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_reclaim(p_ids uuid[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,6 +1,6 @@
--- Gives deliveries back whose attempts were not made, as if they had not been claimed. Stale leases
--- are passed over. Returns the endpoints for which something waits again, and for how long.
--- Called by: HookStore::release_deliveries. Lock order: deliveries by id, then states by id.
+-- Releases deliveries whose attempts were not made, as if they had not been claimed. Stale leases
+-- are skipped. Returns the endpoints for which something waits again, and for how long. Lock order:
+-- deliveries by id, then states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_release(p_deliveries bigint[], p_keys uuid[])
 RETURNS TABLE (endpoint uuid, pull boolean, due_us bigint)

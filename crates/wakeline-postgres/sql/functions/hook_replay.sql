@@ -1,5 +1,5 @@
--- Makes deliveries of some messages for an endpoint that wants them and has none. Returns them.
--- Called by: hook_job_go. Lock order: the endpoint (FOR NO KEY UPDATE, because of its order).
+-- Creates deliveries of some messages for an endpoint that subscribes to them and has none. Returns
+-- them. Lock order: the endpoint (FOR NO KEY UPDATE, because of its order).
 
 CREATE OR REPLACE FUNCTION @schema@.hook_replay(
     p_endpoint uuid, p_messages uuid[], p_now timestamptz)

@@ -1,7 +1,6 @@
--- One more attempt of a delivery, now. code: 0 it is due, 1 an attempt is under way, 2 there is no
--- such delivery, 3 the payload has expired, 4 the endpoint is disabled.
--- Called by: HookAdmin::resend. Lock order: the endpoint, so that its order does not change meanwhile;
--- the delivery, the state.
+-- Makes one more attempt of a delivery due now. code: 0 it is due, 1 an attempt is in flight, 2 the
+-- delivery does not exist, 3 the payload has expired, 4 the endpoint is disabled. Lock order: the
+-- endpoint, so that its order does not change meanwhile; the delivery, the state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_resend(
     p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_id uuid, p_own text)

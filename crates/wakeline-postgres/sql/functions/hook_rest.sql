@@ -1,19 +1,19 @@
--- Reckons anew when some endpoints are due, and what holds them back. The caller holds their states
--- and has looked at them at p_now. p_more: it is known that more is due. p_served, p_rates: the
--- place in the order of service and the rate of those that were served.
+-- Computes when some endpoints are due, and what holds them back. The caller holds their states and
+-- has read them at p_now. p_more: it is known that more is due. p_served, p_rates: the position in
+-- the order of service and the rate of those that were served.
 --
--- Moving due_at to a later time needs the endpoint FOR UPDATE, tried, and then a new look (see
--- the migration); where it cannot be had, the endpoint stays due in a moment.
--- Called by: hook_claim_line, hook_next_due. Lock order: endpoints and leases, only tried.
+-- Moving due_at to a later time needs the endpoint FOR UPDATE, without waiting, and then a new
+-- check (see the migration); if the lock is not available, the endpoint stays due in a moment. Lock
+-- order: endpoints and leases, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_rest(
     p_ids uuid[], p_more boolean[], p_served bigint[], p_rates timestamptz[], p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- By endpoint: it was got FOR UPDATE.
+    -- By endpoint: whether it is locked FOR UPDATE.
     v_quiet boolean[];
-    -- What is written, to states that stand at these places and are locked.
+    -- The new values, for the states at these positions, which are locked.
     u_place tid[];
     u_due timestamptz[];
     u_fresh boolean[];

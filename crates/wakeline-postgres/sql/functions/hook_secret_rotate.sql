@@ -1,6 +1,6 @@
--- Replaces the current key of an endpoint; the old one signs for p_grace_us more. code: 0 done,
--- 1 there is no such endpoint, 2 more than p_old_max old ones would still sign.
--- Called by: HookCatalog::rotate_secret. Lock order: the endpoint.
+-- Replaces the current key of an endpoint; the old one stays valid for p_grace_us. code: 0 done, 1
+-- the endpoint does not exist, 2 more than p_old_max old keys would still be valid. Lock order: the
+-- endpoint.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_secret_rotate(
     p_app uuid, p_app_uid text, p_id uuid, p_own text, p_sealed bytea, p_grace_us bigint,

@@ -1,7 +1,6 @@
--- When an endpoint has something to claim, if nothing but time passes; NULL if it has nothing. Not
--- later than what waits, even if leases hold it back until after that: settling one of them tells
--- only of what is due already.
--- Called by: hook_sweep, reads. Reads only.
+-- Returns when an endpoint has something to claim if nothing else changes; NULL if it has nothing.
+-- The time is not later than that of the first waiting delivery, even if leases hold it back
+-- longer: settling one of them only notifies of what is due already. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_seen_due(p_endpoint uuid, p_now timestamptz)
 RETURNS timestamptz

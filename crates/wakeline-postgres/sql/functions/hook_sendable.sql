@@ -1,6 +1,6 @@
--- Those of some deliveries that can be sent again, as far as their payloads and endpoints are concerned.
--- By one probe per row, whatever plan was made on small tables (OFFSET 0: in this order).
--- Called by: hook_again, hook_job_go. Reads only.
+-- Returns those of some deliveries that can be sent again, as far as their payloads and endpoints
+-- are concerned. One index probe per row, even if the plan was made on small tables (OFFSET 0: in
+-- this order). Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_sendable(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$

@@ -1,12 +1,12 @@
--- Writes how attempts ended: logs them, moves their deliveries on, and judges their endpoints.
--- By attempt: p_deliveries, p_keys, its lease; p_verdicts: 0 delivered, 1 again after p_delays, 2
--- failed; p_samples: 0 says nothing about the endpoint, 1 it works, 2 it does not; p_throttles: it
--- gets nothing for so long; p_gone: it is disabled; p_began, p_took, p_status, p_responses, p_errors,
--- p_urls: for the log. No two attempts of a call are of one delivery. Spans are in microseconds.
--- Returns one row per attempt: code: 0 the lease is stale, 1 delivered, 2 it will be tried again,
--- 3 failed, 4 cancelled; why its endpoint was disabled by it; and in how many microseconds something
--- of its endpoint may be due, if that is news; opened: it opened its endpoint's breaker.
--- Called by: HookStore::settle_deliveries. Lock order: deliveries by id, then states by id.
+-- Writes the ends of attempts: logs them, updates their deliveries, and judges their endpoints. By
+-- attempt: p_deliveries, p_keys, its lease; p_verdicts: 0 delivered, 1 retry after p_delays, 2
+-- failed; p_samples: 0 no statement about the endpoint, 1 it works, 2 it does not; p_throttles: the
+-- endpoint gets nothing for this time; p_gone: it is disabled; p_began, p_took, p_status,
+-- p_responses, p_errors, p_urls: for the log. No two attempts of a call are of the same delivery.
+-- Spans are in microseconds. Returns one row per attempt: code: 0 the lease is stale, 1 delivered,
+-- 2 it will be retried, 3 failed, 4 cancelled; why its endpoint was disabled by it; the
+-- microseconds until something of its endpoint may be due, if that has changed; opened: it opened
+-- its endpoint's breaker. Lock order: deliveries by id, then states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_settle(
     p_deliveries bigint[], p_keys uuid[], p_verdicts smallint[], p_delays bigint[],
@@ -35,8 +35,8 @@ BEGIN
     PERFORM FROM @schema@.hook_deliveries d WHERE d.delivery_id = ANY (p_deliveries)
     ORDER BY d.delivery_id FOR NO KEY UPDATE;
     v_now := @schema@.clock();
-    -- OFFSET 0: one probe per delivery, whatever the planner thought when the tables were small. By
-    -- their places (ctid), because they are locked and stay where they are.
+    -- OFFSET 0: one index probe per delivery, even if the plan was made when the tables were small.
+    -- By position (ctid), because the rows are locked and do not move.
     WITH live AS (
         SELECT x.*, d.place, d.endpoint_id, d.message_id, d.manual, d.cancelled, d.attempts,
             d.back_state, d.back_behind, d.back_due, d.due_at, e.application_id, e.pull

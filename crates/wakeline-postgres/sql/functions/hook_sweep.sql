@@ -1,7 +1,6 @@
--- Tells, without claiming, how many microseconds until each line has something; no row for lines
--- that have nothing in sight. p_kinds: 0 what is sent, 1 what the owner of p_pulls fetches,
--- 2 background work, 3 the first attempts of what is sent.
--- Called by: HookStore::sweep_hook. Reads only.
+-- Returns, without claiming, the microseconds until each line has something; no row for lines that
+-- have nothing. p_kinds: 0 deliveries that are sent, 1 those that the owner of p_pulls fetches, 2
+-- background work, 3 the first attempts of deliveries that are sent. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_sweep(p_kinds smallint[], p_pulls uuid[])
 RETURNS TABLE (line integer, due_us bigint)
@@ -19,7 +18,7 @@ BEGIN
     FOR n IN 1..cardinality(p_kinds) LOOP
         v_due := NULL;
         IF p_kinds[n] = 2 THEN
-            v_due := @schema@.hook_chores_due(v_now);
+            v_due := @schema@.hook_background_due(v_now);
         ELSIF p_kinds[n] = 1 THEN
             SELECT @schema@.hook_seen_due(k.endpoint_id, v_now) INTO v_due
             FROM @schema@.hook_states k
@@ -45,7 +44,7 @@ BEGIN
                     greatest(v_first, @schema@.hook_seen_due(s.endpoint_id, v_now)));
             END LOOP;
         ELSE
-            -- Due times may be early: a few are looked into.
+            -- Due times may be early: a few are checked more closely.
             v_seen := 0;
             FOR s IN
                 SELECT k.endpoint_id, k.due_at FROM @schema@.hook_states k

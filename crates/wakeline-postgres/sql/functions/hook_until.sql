@@ -1,5 +1,4 @@
--- How many microseconds until a moment: 0 if it has passed, NULL if there is none.
--- Called by: everything that answers with a due time. Reads nothing.
+-- Returns the microseconds until a time: 0 if it has passed, NULL if there is none. Reads nothing.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_until(p_at timestamptz, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$

@@ -1,7 +1,5 @@
--- Makes the endpoints of some deliveries due, for what waits for them now. Returns them, and in how
--- many microseconds.
--- Called by: hook_cancel, hook_chores, which hold the deliveries. Lock order: states by id; then
--- endpoints, only tried.
+-- Makes the endpoints of some deliveries due for what waits for them now. Returns them, and the
+-- microseconds until they are due. Lock order: states by id; then endpoints, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_wake(p_deliveries bigint[], p_now timestamptz)
 RETURNS TABLE (endpoint uuid, pull boolean, due_us bigint)

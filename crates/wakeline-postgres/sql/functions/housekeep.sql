@@ -1,16 +1,14 @@
--- Does a piece of housekeeping in one short transaction: adds up what was lost, forgets up to p_rows
--- entries of the ledger that were kept for long enough and as many figures that are older than
--- p_stats_keep (microseconds; NULL: none), and goes on with the queue that has been due for longest,
--- at most p_rows segments, 500 partitions, and cursors of 100 of them. One node at a time, by an
--- advisory lock; nobody is waited for.
--- p_interval: a queue that was looked through is left alone for so many microseconds at least, and
--- for a tenth of its shortest limit, up to an hour. p_anew: look through all queues.
--- Returns one row of kind 0: a = messages that were removed, due_us = when to call again; rows of
--- kind 1: what a queue's groups lost, a expired, b evicted, c dropped; rows of kind 2: partitions in which a
--- cursor changed.
--- Called by: QueueKeeper::housekeep. Lock order: the advisory lock, the queue's row in housekeeping
--- and the queue FOR SHARE, all only tried; then see partition_keep.
--- At the end rows of housekeeping, which configure and delete hold for a moment.
+-- Executes a batch of housekeeping in one short transaction: sums up losses, removes up to p_rows
+-- entries of the ledger that have expired and as many statistics that are older than p_stats_keep
+-- (microseconds; NULL: none), and continues with the queue that has been due for longest, at most
+-- p_rows segments, 500 partitions, and cursors of 100 of them. One node at a time, by an advisory
+-- lock; it waits for no lock. p_interval: after a queue was completed, it is skipped for at least
+-- this many microseconds, and for a tenth of its shortest limit, up to an hour. p_anew: restart
+-- with all queues. Returns one row of kind 0: a = removed messages, due_us = when to call again;
+-- rows of kind 1: what a queue's groups lost, a expired, b evicted, c dropped; rows of kind 2:
+-- partitions in which a cursor changed. Lock order: the advisory lock, the queue's row in
+-- housekeeping and the queue FOR SHARE, all without waiting; then see partition_keep. At the end
+-- rows of housekeeping, which configure and delete hold briefly.
 
 CREATE OR REPLACE FUNCTION @schema@.housekeep(
     p_rows integer, p_interval bigint, p_anew boolean, p_stats_keep bigint)
@@ -58,7 +56,7 @@ BEGIN
         SELECT count(*) AS groups, coalesce(bool_or(x.backfilled_to IS NOT NULL), false) AS begins,
             @schema@.groups_holding(q.queue_id, v_now) AS holding
         INTO g FROM @schema@.groups x WHERE x.queue_id = q.queue_id;
-        -- Somebody is changing it, or a group is beginning: cursors may be missing.
+        -- Another transaction is changing it, or a group is being created: cursors may be missing.
         IF q.queue_id IS NULL OR g.begins THEN
             UPDATE @schema@.housekeeping x SET due_at = v_now + interval '1 second'
             WHERE x.queue_id = h.queue_id;
@@ -106,14 +104,14 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY
-    WITH told AS (
+    WITH removed AS (
         DELETE FROM @schema@.losses l USING (
             SELECT x.loss_id FROM @schema@.losses x ORDER BY x.loss_id LIMIT 5000) x
         WHERE l.loss_id = x.loss_id RETURNING l.queue_id, l.expired, l.evicted, l.dropped
     ), sums AS (
         SELECT x.queue_id, x.name, x.namespace, x.task, sum(t.expired)::bigint AS expired,
             sum(t.evicted)::bigint AS evicted, sum(t.dropped)::bigint AS dropped
-        FROM told t JOIN @schema@.queues x ON x.queue_id = t.queue_id
+        FROM removed t JOIN @schema@.queues x ON x.queue_id = t.queue_id
         GROUP BY x.queue_id
     ), kept AS (
         INSERT INTO @schema@.housekeeping AS y (queue_id, expired, evicted, dropped)

@@ -1,7 +1,6 @@
--- Whether messages wait to be taken over from incoming. One probe of an index whatever the table
--- has seen: its plan is not left to statistics that a table like this one outruns.
--- Called by: QueueStore::claim and HookStore::claim_deliveries, while this node hears no notifications,
--- HookStore::sweep_hook. Reads only.
+-- Returns whether rows wait in incoming to be taken over. It makes one index probe whatever the
+-- table's history: the plan does not depend on statistics, which are quickly outdated for such a
+-- table. Claims and sweeps use it on nodes that receive no notifications. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.incoming_waits() RETURNS boolean
 LANGUAGE plpgsql STABLE

@@ -1,11 +1,9 @@
--- Ends leases, sets cursors to where they stand now (in no gap), and to when something is left for
--- them: now, later (a parked message, delay, window), or never (asleep until a push). Returns that
--- per cursor.
--- A time later than now is computed only under a lock of the queue's row that is merely tried:
--- otherwise a configure that commits meanwhile could leave the cursor late. Where it fails the
--- cursor stays due, and a claim looks at it again.
--- Called by: settle, release, claim (what autoAck took), under the cursors' locks.
--- Lock order: tries queues and partitions, never waits.
+-- Ends leases, sets cursors to their current position (in no gap), and to the time when something
+-- is left for them: now, later (a parked message, delay, window), or never (asleep until a push).
+-- Returns that per cursor. A time later than now is computed only under a lock of the queue's row
+-- that is taken without waiting: otherwise a configure that commits concurrently could leave the
+-- cursor due too late. If the lock is not available the cursor stays due, and a claim checks it
+-- again. Runs under the cursors' locks. Lock order: tries queues and partitions, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.lease_end(
     p_partitions bigint[], p_groups integer[], p_nexts bigint[], p_parkeds integer[],
@@ -54,7 +52,7 @@ BEGIN
             WITH ORDINALITY AS x (partition_id, group_id, next, parked, ord)
         JOIN @schema@.partitions p ON p.partition_id = x.partition_id
         JOIN @schema@.queues q ON q.queue_id = p.queue_id
-        -- Marked by this transaction, which holds the row since then.
+        -- Marked by this transaction, which has held the row since then.
         CROSS JOIN LATERAL (
             SELECT p.idle AND p.xmin = pg_current_xact_id()::xid AS marked) m
     ) d

@@ -1,8 +1,7 @@
--- Ends a lease whose time is over: counts a failure for each of its unsettled messages. Several of
--- them are parked to go alone from now on; a single one may be beyond its limit, and is counted in
--- losses if its queue keeps no dead letters. Returns the change in the number of the cursor's rows in
--- retries. The caller updates the cursor.
--- Called by: claim, partition_keep, under the cursor's lock.
+-- Ends an expired lease: counts a failure for each of its unsettled messages. Several messages are
+-- parked to be delivered separately from now on; a single one may exceed its limit, and is counted
+-- in losses if its queue keeps no dead letters. Returns the change in the number of the cursor's
+-- rows in retries. The caller updates the cursor. Runs under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.lease_expire(
     p_partition bigint, p_group integer, p_set int8multirange, p_queue @schema@.queues,

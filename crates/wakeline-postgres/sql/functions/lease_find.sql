@@ -1,6 +1,6 @@
--- What is held under a token in a line, for a claim that is repeated after an unknown outcome.
--- There is no index over tokens: this reads the line's leases, and is called for repetitions only.
--- Called by: claim_line. Reads only.
+-- Returns what is held under a token in a line, for a claim that is repeated after an unknown
+-- outcome. There is no index over tokens: this reads the line's leases, and is called for
+-- repetitions only. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.lease_find(
     p_partition bigint, p_groups integer[], p_token uuid, p_now timestamptz)

@@ -1,8 +1,7 @@
--- Writes how the lease of a cursor ended to the ledger, unless its queue keeps none. What the row of
--- the cursor says of the lease counts, and in addition what ends it: p_failed, p_released, p_expired
--- (NULL: nothing). The caller updates the cursor afterwards.
--- Called by: settle, release, claim_line, partition_keep, message_intervene, group_seek, queue_clear,
--- under the cursor's lock. The commonest end is written by settle itself.
+-- Writes the end of a cursor's lease to the ledger, unless its queue keeps none. It counts the
+-- cursor's row, plus what ends the lease: p_failed, p_released, p_expired (NULL: nothing). The
+-- caller updates the cursor afterwards. Runs under the cursor's lock. The most common end is
+-- written by settle itself.
 
 CREATE OR REPLACE FUNCTION @schema@.lease_note(
     p_partition bigint, p_group integer, p_failed int8multirange, p_released int8multirange,

@@ -1,6 +1,5 @@
--- The first offset from p_next on whose message was pushed after a moment, or p_end. One probe if
--- that is p_next itself; p_next if the moment is NULL.
--- Called by: cursor_pass. Reads only.
+-- Returns the first offset from p_next on whose message was pushed after a time, or p_end. One
+-- index probe if that is p_next itself; p_next if the time is NULL. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.log_cut(
     p_partition bigint, p_next bigint, p_end bigint, p_until timestamptz)

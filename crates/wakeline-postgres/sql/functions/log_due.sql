@@ -1,7 +1,6 @@
--- When the log of a partition can be read from an offset on, by delay and window.
--- The offset must exist. The window is held open by the last push, but at most ten windows from
--- the oldest message on, or a steady producer would starve its consumers.
--- Called by: cursor_due, sweep, group_begin. Reads only.
+-- Returns when the log of a partition can be read from an offset on, by delay and window. The
+-- offset must exist. The window is held open by the last push, but at most for ten windows from the
+-- oldest message on, or a steady producer would starve its consumers. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.log_due(
     p_partition bigint, p_offset bigint, p_last_push timestamptz, p_delay bigint, p_window bigint)

@@ -1,9 +1,8 @@
--- Where a read of a partition's log ends that stops once it has so many bytes: behind the message
--- with which it has them, or at p_until. Also how many bytes that is. What a gap held counts, too.
--- p_from < p_until, and there is a message at p_from.
--- A segment counts no more than its body has, whatever its ends say: a corrupt one must not use up
--- what the partitions behind it may have.
--- Called by: claim, claim_line, cursor_take. Reads only.
+-- Returns where a read of a partition's log ends that stops at a number of bytes: after the message
+-- with which it reaches them, or at p_until. Also returns that number of bytes. Bytes in gaps
+-- count, too. p_from < p_until, and there is a message at p_from. A segment counts no more than the
+-- size of its body, whatever its ends say: a corrupt one must not use up the share of the next
+-- partitions. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.log_fit(
     p_partition bigint, p_from bigint, p_until bigint, p_bytes bigint,

@@ -1,7 +1,6 @@
--- Changes what is suspended; NULL leaves a part as it is. Returns whether that changed something,
--- what stood before and what stands now.
--- Pushes and claims that began before may still go the old way; they lock nothing here.
--- Called by: QueueMaintenance::set_maintenance. Lock order: the row of maintenance, alone.
+-- Changes what is suspended; NULL leaves a part unchanged. Returns whether that changed something,
+-- and the state before and after. Pushes and claims that began before may still use the old state;
+-- they lock nothing here. Lock order: only the row of maintenance.
 
 CREATE OR REPLACE FUNCTION @schema@.maintenance_set(p_pushes smallint, p_pops_paused boolean)
 RETURNS TABLE (

@@ -1,9 +1,9 @@
--- Messages of partitions in order of their numbers, in each the newest first, without payloads; from a
--- place on (before an offset of a partition). Returns a row per message that fits, with how each
--- group stands with it: 0 pending, 1 processing, 2 dead letter, 3 completed; and a row with next_partition
--- if more may follow. Looks at p_look messages and p_partitions partitions at most. Times are found
--- by halves (offset_since), so that what lies outside of them is not read.
--- Called by: QueueMessages::browse. Reads only.
+-- Returns messages of partitions in order of their numbers, in each the newest first, without
+-- payloads; after a position (before an offset of a partition). Returns a row per matching message,
+-- with the state of each group for it: 0 pending, 1 processing, 2 dead letter, 3 completed; and a
+-- row with next_partition if more may follow. Reads at most p_look messages and p_partitions
+-- partitions. Times are found by binary search (offset_since), so that messages outside of them are
+-- not read. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.message_browse(
     p_queue text, p_partition text, p_namespace text, p_task text, p_state smallint,

@@ -1,6 +1,5 @@
--- Copies messages to the dead letters, which own their data. Of a spoilt row, which cannot be read
--- any more, it takes what there is: an error here would hold up the queue.
--- Called by: message_fail, lease_expire, under the cursor's lock.
+-- Copies messages to the dead letters, which own their data. Of a corrupt row it copies what is
+-- readable: an error here would block the queue. Runs under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_bury(
     p_partition bigint, p_group integer, p_offsets bigint[], p_failures integer[],

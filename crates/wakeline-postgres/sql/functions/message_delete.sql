@@ -1,12 +1,11 @@
 -- Deletes a message, the newest of a transaction id in its partition, for all groups, present and
--- to come: it leaves a gap in the log. Its segment is replaced by what lies before and behind it in
--- there, what is parked of it and its traces go, and whoever holds it holds it no more: a lease that
--- held nothing else ends. Dead letters own their data, and stay.
--- Returns one row without a group, with outcome 0 done or 1 no such message; then one for each group
--- that was held up by it, or freed, with the time until something can be taken.
--- Called by: QueueMessages::delete_message. Lock order: the queue FOR SHARE, so that no group begins
--- or is moved; the partition (waits for pushes); its cursors by group; the segment. So segments and
--- gaps stay as they are for whoever holds a cursor.
+-- future: it leaves a gap in the log. Its segment is replaced by the parts before and after it, its
+-- parked entries and traces are removed, and its lease no longer holds it: a lease that held
+-- nothing else ends. Dead letters own their data, and stay. Returns one row without a group, with
+-- outcome 0 done or 1 no such message; then one for each group that was blocked by it, or freed,
+-- with the time until something can be taken. Lock order: the queue FOR SHARE, so that no group is
+-- created or moved; the partition (waits for pushes); its cursors by group; the segment. So
+-- segments and gaps do not change for a transaction that holds a cursor.
 
 CREATE OR REPLACE FUNCTION @schema@.message_delete(p_partition bigint, p_txn text)
 RETURNS TABLE (
@@ -46,7 +45,7 @@ BEGIN
         WHERE g.partition_id = p.partition_id AND g.txn_ids @> ARRAY[p_txn]
         ORDER BY g.first_offset DESC LIMIT 1) g
     WHERE p.partition_id = p_partition;
-    -- Of a queue without groups, retention may remove it at this moment.
+    -- In a queue without groups, retention may remove it at this moment.
     DELETE FROM @schema@.segments g
     WHERE g.partition_id = p_partition AND g.first_offset = v_first RETURNING g.* INTO s;
     IF s.partition_id IS NULL THEN

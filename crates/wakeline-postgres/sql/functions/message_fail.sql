@@ -1,9 +1,8 @@
--- Carries out the verdicts other than completed on messages of one cursor's lease.
--- p_items, p_offsets: which items name which offset; p_txns, p_verdicts, p_errors: by item. Verdicts:
--- 0 is left alone, 1 failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's
--- rows in retries, the offsets that were dealt with, those that became dead letters, and those that were
--- dropped because the queue keeps none, which are counted in losses.
--- Called by: settle, under the cursor's lock.
+-- Applies the verdicts other than completed to messages of one cursor's lease. p_items, p_offsets:
+-- which items name which offset; p_txns, p_verdicts, p_errors: by item. Verdicts: 0 is ignored, 1
+-- failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's rows in retries,
+-- the offsets that were processed, those that became dead letters, and those that were dropped
+-- because the queue keeps none, which are counted in losses. Runs under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_fail(
     p_partition bigint, p_group integer, p_items integer[], p_offsets bigint[],

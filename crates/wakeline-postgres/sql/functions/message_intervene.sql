@@ -1,9 +1,8 @@
--- Retries a message of a group now, or gives it up (p_bury). Returns one row: how it ended, and when
--- the cursor has something, if it had no lease.
--- o_outcome: 0 done, 1 no such message, 2 the group does not read the queue, 3 a consumer holds it, 4
--- the group is done with it, 5 the group has more than p_distance messages to read before it.
--- A message that is given up unread is passed by: what lies before it is parked, due now.
--- Called by: QueueMessages::intervene. Lock order: the cursor; then tries queues and partitions.
+-- Retries a message of a group now, or gives it up (p_bury). Returns one row: the outcome, and when
+-- the cursor has something, if it had no lease. o_outcome: 0 done, 1 no such message, 2 the group
+-- does not read the queue, 3 a consumer holds it, 4 the group has completed it, 5 the group has
+-- more than p_distance messages to read before it. A message that is given up unread is skipped:
+-- those before it are parked, due now. Lock order: the cursor; then tries queues and partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.message_intervene(
     p_partition bigint, p_txn text, p_group text, p_bury boolean, p_error text, p_distance bigint)
@@ -29,7 +28,7 @@ BEGIN
     JOIN @schema@.groups g ON g.queue_id = p.queue_id AND g.name = p_group
     JOIN @schema@.cursors k ON k.partition_id = p.partition_id AND k.group_id = g.group_id
     WHERE p.partition_id = p_partition FOR NO KEY UPDATE OF k;
-    -- Under the cursor's lock it is not deleted any more.
+    -- Under the cursor's lock it cannot be deleted any more.
     SELECT s.first_offset + t.n - 1 INTO v_offset
     FROM @schema@.partitions p
     JOIN @schema@.queues q ON q.queue_id = p.queue_id
@@ -82,7 +81,7 @@ BEGIN
                 AND x.group_id = c.group_id AND x.message_offset = v_offset;
             c.parked := c.parked - 1;
         END IF;
-        -- Of a lease that ran out: a live one was left alone.
+        -- From a lease that has expired: a live one was left alone.
         IF c.lease_set @> v_offset THEN
             c.lease_all := coalesce(c.lease_all, c.lease_set);
             c.lease_expired := coalesce(c.lease_expired, '{}')

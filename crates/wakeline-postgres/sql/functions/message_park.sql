@@ -1,6 +1,6 @@
 -- Parks messages: they wait to be delivered again. Returns how many were not parked before.
--- p_count: failures to add; p_solo: each must go alone from now on; p_error NULL keeps the last.
--- Called by: lease_expire, release, under the cursor's lock.
+-- p_count: failures to add; p_solo: each must be delivered alone from now on; p_error NULL keeps
+-- the last. Runs under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_park(
     p_partition bigint, p_group integer, p_set int8multirange, p_due timestamptz,

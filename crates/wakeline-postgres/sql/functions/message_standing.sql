@@ -1,6 +1,5 @@
--- How each group of a queue stands with one message: 0 pending, 1 processing, 2 dead letter, 3
--- completed.
--- Called by: message_browse. Reads only.
+-- Returns the state of one message for each group of a queue: 0 pending, 1 processing, 2 dead
+-- letter, 3 completed. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.message_standing(
     p_partition bigint, p_offset bigint, p_now timestamptz)

@@ -1,8 +1,8 @@
--- Enters a node among the running ones, tells the others, and returns them.
--- The lock is the session's, so it lives and dies with the LISTEN connection that calls this; it
--- is held before the row can be seen, so nobody takes a living node for dead. The key is new for
--- each connection: the server may still hold the last one for a connection that is already lost.
--- Called by: HintListener, after LISTEN. Lock order: rows of nodes, which nothing else locks.
+-- Adds a node to the running ones, notifies the others, and returns them. The lock belongs to the
+-- session, so it exists as long as the LISTEN connection that calls this; it is held before the row
+-- becomes visible, so no node takes a living one for dead. The key is new for each connection: the
+-- server may still hold the last one for a connection that is already lost. Call it after LISTEN.
+-- Lock order: rows of nodes, which no other statement locks.
 
 CREATE OR REPLACE FUNCTION @schema@.node_join(p_node uuid, p_lock_key bigint)
 RETURNS SETOF uuid

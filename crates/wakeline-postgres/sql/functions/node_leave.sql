@@ -1,5 +1,5 @@
--- Takes a node out of the running ones and tells the others.
--- Called by: HintListener, when it is shut down. A node that dies instead is found by node_reap.
+-- Removes a node that shuts down from the running ones and notifies the others. A node that dies
+-- instead is found by node_reap.
 
 CREATE OR REPLACE FUNCTION @schema@.node_leave(p_node uuid) RETURNS void
 LANGUAGE plpgsql AS $$

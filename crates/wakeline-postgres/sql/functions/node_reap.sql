@@ -1,7 +1,7 @@
--- Removes nodes whose LISTEN connection is gone, and returns those that are left.
--- A lock that can be taken is a lock that nobody holds. The row is locked first, so that the key is
--- the current one even if its node joins again just now; a row in use is passed over until next time.
--- Called by: node_join, and the notifier about once a minute while other nodes are known.
+-- Removes nodes whose LISTEN connection is gone, and returns those that are left. A node is gone if
+-- the lock of its connection can be taken. The row is locked first, so that the key is the current
+-- one even if its node is joining again; a row in use is skipped until the next call. A node calls
+-- it once a minute while it knows other nodes.
 
 CREATE OR REPLACE FUNCTION @schema@.node_reap() RETURNS SETOF uuid
 LANGUAGE plpgsql AS $$

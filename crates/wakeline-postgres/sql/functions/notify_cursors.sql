@@ -1,5 +1,5 @@
--- Trigger on cursors, once per statement: something became available by other means than a push,
--- or will at a known time (an ended lease, a retry, a seek, changed options). Leases are not told
+-- Trigger on cursors, once per statement: something became available by other means than a push, or
+-- will at a known time (an ended lease, a retry, a seek, changed options). Leases are not notified
 -- here: the notifier does that, once per half lease. Runs with the rights of its owner.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_cursors() RETURNS trigger
@@ -35,5 +35,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+-- Otherwise any role could attach it to a table of its own, and have the owner write for it.
 REVOKE EXECUTE ON FUNCTION @schema@.notify_cursors() FROM PUBLIC;

@@ -1,4 +1,4 @@
--- In how many milliseconds something is due: 0 if it is already, NULL if it never will be.
+-- Returns in how many milliseconds something is due: 0 if it is already, NULL if it never will be.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_due_ms(p_due timestamptz, p_now timestamptz)
 RETURNS bigint

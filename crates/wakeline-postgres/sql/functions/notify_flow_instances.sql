@@ -1,5 +1,5 @@
--- Trigger on flow_instances, once per statement that changes some: whoever waits for the outcome, the
--- status or the key-value state of an instance looks again.
+-- Trigger on flow_instances, once per statement that changes some: waiters for the outcome, the
+-- status or the key-value state of an instance read it again.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_flow_instances() RETURNS trigger
 LANGUAGE plpgsql AS $$

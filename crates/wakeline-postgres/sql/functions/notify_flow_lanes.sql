@@ -19,5 +19,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+-- Otherwise any role could attach it to a table of its own, and have the owner write for it.
 REVOKE EXECUTE ON FUNCTION @schema@.notify_flow_lanes() FROM PUBLIC;

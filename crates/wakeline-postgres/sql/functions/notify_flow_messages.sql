@@ -1,10 +1,10 @@
--- Trigger on flow_messages, once per statement: messages of instances came, or changed their time.
--- Claims look at lanes, so their lanes become due with them, which notifies. A leased lane learns of
--- them when its turn ends. What such a turn holds is told by time and place: a message that was moved
--- into the time before the lease would go with the turn that never saw it, so it is visible from now on.
--- Runs with the rights of its owner.
--- Lock order: lanes by id, after the messages that the statement has changed. Who holds a lane may
--- wait for these: PostgreSQL then ends one of the two transactions.
+-- Trigger on flow_messages, once per statement: messages of instances were added, or their time
+-- changed. Claims read lanes, so their lanes become due with them, which notifies. A leased lane
+-- notices them when its turn ends. The messages of such a turn are recognised by time and position:
+-- a message that was moved to a time before the lease would be removed with a turn that never saw
+-- it, so it is visible from now on. Runs with the rights of its owner. Lock order: lanes by id,
+-- after the messages that the statement has changed. A transaction that holds a lane may wait for
+-- these: PostgreSQL then ends one of the two transactions.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_flow_messages() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -35,5 +35,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+-- Otherwise any role could attach it to a table of its own, and have the owner write for it.
 REVOKE EXECUTE ON FUNCTION @schema@.notify_flow_messages() FROM PUBLIC;

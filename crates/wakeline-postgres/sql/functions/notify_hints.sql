@@ -1,7 +1,7 @@
 -- Notifies all nodes of some hints, or that anything may have changed if they do not fit into one
 -- notification. p_kind: changed, flow or hook, as in src/payload.rs; p_hints: their list, NULL for
--- none. The sender's session carries its node's id, so that the node does not hear itself; sessions
--- of others carry none. Runs inside the writing transaction.
+-- none. The sender's session carries its node's id, so that the node ignores its own hints;
+-- sessions of other clients carry none. Runs inside the writing transaction.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_hints(p_kind text, p_hints jsonb) RETURNS void
 LANGUAGE plpgsql AS $$

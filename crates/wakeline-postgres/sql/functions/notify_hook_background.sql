@@ -1,4 +1,5 @@
--- Trigger on tables of webhooks that hold background work, once per statement: there is some.
+-- Trigger on tables of webhooks that hold background work, once per statement: background work was
+-- added.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_hook_background() RETURNS trigger
 LANGUAGE plpgsql AS $$

@@ -1,7 +1,8 @@
--- Trigger on hook_deliveries, once per statement: deliveries came, or changed their time. Claims look
--- at the states of endpoints, so these become due with them, which notifies. An endpoint that is held
--- back has something due already, and is left to what holds it. Runs with the rights of its owner.
--- Lock order: endpoints by id, then states by id, after the deliveries that the statement has changed.
+-- Trigger on hook_deliveries, once per statement: deliveries were added, or their time changed.
+-- Claims read the states of endpoints, so these become due with them, which notifies. An endpoint
+-- that is held back has something due already, and is left to what holds it. Runs with the rights
+-- of its owner. Lock order: endpoints by id, then states by id, after the deliveries that the
+-- statement has changed.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_hook_deliveries() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -11,7 +12,7 @@ BEGIN
     IF v_ids = '{}' THEN
         RETURN NULL;
     END IF;
-    -- Until the commit no claim takes back that they are due: see the migration hook.
+    -- Until the commit no claim makes them sleep again: see the migration hook.
     PERFORM FROM @schema@.hook_endpoints e WHERE e.endpoint_id = ANY (v_ids)
     ORDER BY e.endpoint_id FOR KEY SHARE;
     PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = ANY (v_ids)
@@ -25,5 +26,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+-- Otherwise any role could attach it to a table of its own, and have the owner write for it.
 REVOKE EXECUTE ON FUNCTION @schema@.notify_hook_deliveries() FROM PUBLIC;

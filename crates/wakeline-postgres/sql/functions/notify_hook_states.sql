@@ -1,5 +1,5 @@
--- Trigger on hook_states, once per statement: an endpoint can be served, or pulled from, now or at a
--- known time.
+-- Trigger on hook_states, once per statement: an endpoint can be served, or pulled from, now or at
+-- a known time.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_hook_states() RETURNS trigger
 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
--- Trigger on incoming, once per statement: a node has to take rows over, new ones or such that are
+-- Trigger on incoming, once per statement: a node has to take rows over, new ones or rows that are
 -- no longer refused.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_incoming() RETURNS trigger

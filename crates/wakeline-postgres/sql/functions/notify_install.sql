@@ -1,19 +1,19 @@
--- Puts the triggers of notify = trigger in place, or takes them away. Changes nothing, and needs no
--- right, if they are as wanted. Takes none away while another node that listens wants them: it holds
--- p_wanting, shared, on its LISTEN connection; nor for a role that does not own the tables, which they
--- do no harm. Returns whether it changed something.
--- Nodes hint after their commits, so triggers pass over the sessions of nodes: of those that say so
--- (wakeline.hints) where older releases rely on triggers, else of all (wakeline.node).
--- Triggers are replaced, not dropped and created: that waits for writers and keeps no reader waiting.
--- Lock order: the migrations' advisory lock (p_lock), then the tables.
+-- Installs or removes the triggers of notify = trigger. Changes nothing, and needs no right, if
+-- they are as wanted. It removes none while another node that listens wants them: that node holds
+-- p_wanting, shared, on its LISTEN connection; nor for a role that does not own the tables, for
+-- which they do no harm. Returns whether it changed something. Nodes send hints after their
+-- commits, so triggers ignore the sessions of nodes: those that say so (wakeline.hints) if older
+-- releases rely on triggers, else all (wakeline.node). Triggers are replaced, not dropped and
+-- created: that waits for writers and delays no reader. Lock order: the migrations' advisory lock
+-- (p_lock), then the tables.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_install(
     p_wanted boolean, p_lock bigint, p_wanting bigint)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- Table, trigger, event, function, and the setting of the sessions that it passes over. Older
-    -- releases know of one trigger on each of the first three tables, by this name.
+    -- Table, trigger, event, function, and the setting of the sessions that it ignores. Older
+    -- releases know one trigger on each of the first three tables, by this name.
     v_all CONSTANT text[] := ARRAY[
         ['incoming', 'wakeline_notify', 'INSERT OR UPDATE OF refused', 'notify_incoming', 'hints'],
         ['segments', 'wakeline_notify', 'INSERT', 'notify_segments', 'hints'],
@@ -46,8 +46,8 @@ BEGIN
             SELECT v_all[i][1] || ' ' || v_all[i][2] FROM generate_subscripts(v_all, 1) AS i);
     END IF;
     FOR v_look IN 1..2 LOOP
-        -- Those of older releases that have no condition are not as wanted. Those that a newer
-        -- release knows besides are left alone.
+        -- Triggers of older releases without a condition are not as wanted. Further triggers of a
+        -- newer release are left unchanged.
         v_present := ARRAY(
             SELECT c.relname || ' ' || g.tgname
             FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
@@ -56,7 +56,7 @@ BEGIN
         IF p_wanted AND v_wanted <@ v_present OR NOT p_wanted AND v_present = '{}' THEN
             RETURN false;
         END IF;
-        -- Nodes that start at once come here one after another; all but the first find it done.
+        -- Nodes that start concurrently run this one after another; all but the first find it done.
         PERFORM pg_advisory_xact_lock(p_lock);
     END LOOP;
     IF NOT p_wanted AND (NOT pg_try_advisory_xact_lock(p_wanting) OR NOT pg_has_role((
@@ -65,7 +65,7 @@ BEGIN
         RETURN false;
     END IF;
     IF NOT p_wanted THEN
-        -- They do no harm, so nobody has to wait behind this for a long reader of a table.
+        -- They do no harm, so this does not wait for a long reader of a table.
         PERFORM set_config('lock_timeout', '1s', true);
         FOREACH v_name IN ARRAY v_present LOOP
             EXECUTE format('DROP TRIGGER %I ON @schema@.%I',

@@ -1,8 +1,8 @@
 -- Trigger on retries, once per statement that changes some: a parked message may be due earlier.
--- Claims look at cursors, so its cursor becomes due with it, which notifies. A leased cursor learns
--- of it when the lease ends. Runs with the rights of its owner.
--- Lock order: cursors, after the retries that the statement has changed. Who holds a cursor may wait
--- for these: PostgreSQL then ends one of the two transactions.
+-- Claims read cursors, so its cursor becomes due with it, which notifies. A leased cursor notices
+-- it when the lease ends. Runs with the rights of its owner. Lock order: cursors, after the retries
+-- that the statement has changed. A transaction that holds a cursor may wait for these: PostgreSQL
+-- then ends one of the two transactions.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_retries() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -15,5 +15,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+-- Otherwise any role could attach it to a table of its own, and have the owner write for it.
 REVOKE EXECUTE ON FUNCTION @schema@.notify_retries() FROM PUBLIC;

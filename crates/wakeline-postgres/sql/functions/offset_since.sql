@@ -1,7 +1,6 @@
--- The first offset of a partition whose message was pushed at or after a moment, or its end.
--- created_at never runs backwards within a partition, so the offsets are searched by halves: no
--- index over times is needed.
--- Called by: group_begin, group_seek. Reads only.
+-- Returns the first offset of a partition whose message was pushed at or after a time, or its end.
+-- created_at never decreases within a partition, so the offsets are found by binary search: no
+-- index over times is needed. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.offset_since(
     p_partition bigint, p_end bigint, p_from timestamptz)

@@ -1,12 +1,11 @@
--- Makes queues and partitions that are missing, in a transaction of their own, before a push needs
--- them. A new queue gets its partition Default and the groups whose recorded subscriptions it
--- matches; a new partition gets a cursor for every group of its queue. Returns all their ids.
--- p_namespaces, p_tasks: for new queues. The pairs are distinct and ordered by queue and partition.
--- p_producer: it is for what a producer pushes. While that is refused nothing is made for it; if
--- something is missing then, the only row has no partition.
--- Called by: QueueStore::push and transact, QueueAdmin::configure. Lock order: catalog FOR SHARE if
--- a queue is missing; queues FOR SHARE by id, so that a group that is being made sees the partition
--- or is seen by it; new partitions by name.
+-- Creates missing queues and partitions, in a transaction of its own, before a push needs them. A
+-- new queue gets its partition Default and the groups whose recorded subscriptions it matches; a
+-- new partition gets a cursor for every group of its queue. Returns all their ids. p_namespaces,
+-- p_tasks: for new queues. The pairs are distinct and ordered by queue and partition. p_producer:
+-- it is for a producer's push. While pushes are refused nothing is created for it; if something is
+-- missing then, the only row has no partition. Lock order: catalog FOR SHARE if a queue is missing;
+-- queues FOR SHARE by id, so that a group that is being created sees the partition or is seen by
+-- it; new partitions by name.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_create(
     p_queues text[], p_namespaces text[], p_tasks text[], p_partitions text[], p_producer boolean)

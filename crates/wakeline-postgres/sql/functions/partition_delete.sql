@@ -1,7 +1,7 @@
--- Removes a partition with its messages, also scheduled ones, cursors, traces and dead letters; true if
--- it existed. Its number is never used again, so who knows it still is refused.
--- Called by: QueueMessages::delete_partition. Lock order: the queue FOR UPDATE, so that no group
--- begins meanwhile; the partition (waits for pushes); its scheduled messages; its cursors by group.
+-- Removes a partition with its messages, also scheduled ones, cursors, traces and dead letters;
+-- true if it existed. Its number is never reused, so that a node that still has it cached is
+-- refused. Lock order: the queue FOR UPDATE, so that no group is created meanwhile; the partition
+-- (waits for pushes); its scheduled messages; its cursors by group.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_delete(p_queue text, p_partition text)
 RETURNS boolean

@@ -1,18 +1,15 @@
--- Housekeeping of one partition: ends leases that ran out, passes over what groups are not to get
--- any more, and removes up to p_rows segments by the rules of retention. Leaves a partition alone
--- whose oldest message is younger than the shortest of the limits.
--- p_groups: how many groups the queue has; p_holding: those of them that hold messages back that they
--- have not settled. The others, which are idle, hold back only what is leased.
--- p_shortest, p_age, p_completed: the shortest limit; the age at which messages go whoever has not
--- settled them; that of messages that every group has settled. NULL: never.
--- Nothing goes that is leased, or whose transaction id still has to be recognised; dead letters
--- own their data. What a group had not settled is counted as expired; in a queue without groups
--- all that goes is.
--- o_rows, o_removed: segments and messages that went; o_more: there may be more; o_locked: cursors
--- were locked; o_changed: a cursor may have something else to give; o_first: when the oldest
--- message that is left was pushed.
--- Called by: housekeep. Lock order: cursors by (partition, group), only tried; then tries the
--- partition, and as lease_end.
+-- Housekeeping of one partition: ends expired leases, skips messages that groups must not get any
+-- more, and removes up to p_rows segments by the rules of retention. Skips a partition whose oldest
+-- message is younger than the shortest of the limits. p_groups: the number of the queue's groups;
+-- p_holding: those of them whose unsettled messages are kept. The others, which are idle, only keep
+-- what is leased. p_shortest, p_age, p_completed: the shortest limit; the age at which messages are
+-- removed even if they are not settled; that of messages that every group has settled. NULL: never.
+-- Messages that are leased, or whose transaction ids still have to be recognised, stay; dead
+-- letters own their data. Messages that a group had not settled are counted as expired; in a queue
+-- without groups all removed ones are. o_rows, o_removed: removed segments and messages; o_more:
+-- there may be more; o_locked: cursors were locked; o_changed: a cursor may have something else to
+-- deliver; o_first: when the oldest remaining message was pushed. Lock order: cursors by
+-- (partition, group), without waiting; then tries the partition, and as lease_end.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_keep(
     p_partition bigint, p_end bigint, p_queue @schema@.queues, p_groups bigint,
@@ -75,7 +72,7 @@ BEGIN
         k_touched := k_touched || (NOT v_live AND (c.lease_token IS NOT NULL
             OR v_next <> c.next_offset OR v_parked <> c.parked));
     END LOOP;
-    -- A cursor that somebody holds: what it has settled is not known.
+    -- A cursor that another transaction has locked: what it has settled is unknown.
     IF cardinality(k_group) = p_groups THEN
         v_before := greatest(
             CASE WHEN p_age IS NOT NULL THEN least(p_now - p_age + interval '1 microsecond',

@@ -1,10 +1,10 @@
 -- Marks partitions in which a cursor is about to fall asleep, so that the next push wakes it.
--- Returns those that nobody holds, with their ends as read under the lock: a cursor may be put to
--- sleep only if the end is where it stands. A real UPDATE, so that a push that waits for the row
--- sees the mark. Partitions that a push holds are passed over: their cursors stay due.
--- Under wakeline.awake = on none is marked, because the lock would last as long as the transaction,
--- which is a user's own (pop, ack): pushes would wait for it. A node's next claim does it instead.
--- Called by: claim, lease_end, group_begin. Lock order: tries partitions, never waits.
+-- Returns those that are not locked, with their ends as read under the lock: a cursor may be put to
+-- sleep only if it is at the end. A real UPDATE, so that a push that waits for the row sees the
+-- mark. Partitions that a push has locked are skipped: their cursors stay due. Under wakeline.awake
+-- = on none is marked, because the lock would last as long as the transaction, which is a user's
+-- own (pop, ack): pushes would wait for it. A node's next claim does it instead. Lock order: tries
+-- partitions, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_sleep(
     p_partitions bigint[], OUT o_partitions bigint[], OUT o_ends bigint[])

@@ -1,18 +1,17 @@
--- Pops messages from SQL, as part of the caller's own transaction: if that rolls back, they were
--- never taken. They are leased to the caller for the queue's lease time, as over HTTP, and stay so
--- after the commit until they are acked, or that time has passed.
+-- Pops messages from SQL, as part of the caller's own transaction: if that is rolled back, they
+-- were never taken. They are leased to the caller for the queue's lease time, as over HTTP, and
+-- stay leased after the commit until they are acked, or that time has passed.
 --
---   SELECT * FROM wakeline.pop('orders', p_batch => 10);
+-- SELECT * FROM wakeline.pop('orders', p_batch => 10);
 --
--- Until its end the transaction holds the cursors that it took: others pass over them, pushes do not
--- wait for them. Keep it short all the same. The first pop of a group also holds the queue's row.
--- Where scheduled messages are due it moves them first, and holds their partitions as well: pushes to
--- these do wait for its end. Messages of encrypted queues cannot be read here: that is an error.
--- It takes nothing more once it has 32 MiB of payloads, so that p_batch may be any number of large
--- messages.
--- p_notify: the commit tells nodes when the lease ends, for consumers that wait there.
--- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
--- Called by: users. Lock order: as claim.
+-- Until its end the transaction locks the cursors that it took: other claims skip them, pushes do
+-- not wait for them. Keep it short all the same. The first pop of a group also locks the queue's
+-- row. Due scheduled messages are moved first, and their partitions are locked as well: pushes to
+-- these do wait for the transaction's end. Messages of encrypted queues cannot be read here: that
+-- is an error. It takes nothing more once it has 32 MiB of payloads, so p_batch may be any number
+-- even for large messages. p_notify: the commit notifies nodes of the end of the lease, for
+-- consumers that wait there. Runs with the rights of its owner; use GRANT EXECUTE to allow roles to
+-- call it. Lock order: as claim.
 
 CREATE OR REPLACE FUNCTION @schema@.pop(
     p_queue text, p_batch integer DEFAULT 1, p_partition text DEFAULT NULL,
@@ -34,7 +33,7 @@ DECLARE
     v_begun boolean := false;
     v_due boolean := false;
     v_prompt boolean := false;
-    v_told jsonb := '[]';
+    v_changes jsonb := '[]';
     c record;
     i integer;
     v_start integer;
@@ -56,7 +55,7 @@ BEGIN
         RAISE EXCEPTION 'partitions must be from 1 to 100'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- For the caller's whole transaction; only a superuser could name it in a SET clause.
+    -- For the caller's whole transaction; only a superuser could name the setting in a SET clause.
     PERFORM set_config('wakeline.awake', 'on', true);
     LOOP
         FOR c IN SELECT x.* FROM @schema@.claim(ARRAY[v_kind], ARRAY[p_queue], ARRAY[p_partition],
@@ -74,12 +73,12 @@ BEGIN
             v_begun := true;
             v_now := coalesce(v_now, @schema@.clock());
             IF c.body IS NULL OR substring(c.body FOR 1) = '\x01' THEN
-                RAISE EXCEPTION 'queue % is encrypted, or its messages are spoilt', p_queue
+                RAISE EXCEPTION 'queue % is encrypted, or its messages are corrupt', p_queue
                     USING ERRCODE = 'feature_not_supported',
                     HINT = 'encrypted queues are popped over HTTP only';
             END IF;
-            IF v_told = '[]' OR v_told #>> '{-1,p}' <> c.partition THEN
-                v_told := v_told || jsonb_build_object('q', c.queue, 'p', c.partition,
+            IF v_changes = '[]' OR v_changes #>> '{-1,p}' <> c.partition THEN
+                v_changes := v_changes || jsonb_build_object('q', c.queue, 'p', c.partition,
                     's', c.namespace, 't', c.task, 'g', p_group, 'd', c.lease_us / 1000);
             END IF;
             queue := c.queue; partition := c.partition; partition_id := c.partition_id;
@@ -109,8 +108,8 @@ BEGIN
             v_kind, p_queue, NULL, NULL, p_group, 0::smallint, NULL) LOOP
         END LOOP;
     END LOOP;
-    IF p_notify AND v_told <> '[]' THEN
-        PERFORM @schema@.notify_changes(v_told);
+    IF p_notify AND v_changes <> '[]' THEN
+        PERFORM @schema@.notify_changes(v_changes);
     END IF;
 END
 $$;

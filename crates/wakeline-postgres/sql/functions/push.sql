@@ -1,18 +1,17 @@
--- Pushes a message from SQL, as part of the caller's own transaction: if that rolls back, there was
--- no message. Returns the transaction id that names the push.
+-- Pushes a message from SQL, as part of the caller's own transaction: if that is rolled back,
+-- nothing is pushed. Returns the transaction id that identifies the push.
 --
---   SELECT wakeline.push('orders', jsonb_build_object('id', 7), p_partition => 'customer-1');
+-- SELECT wakeline.push('orders', jsonb_build_object('id', 7), p_partition => 'customer-1');
 --
--- The message only goes into incoming; a node takes it over after the commit and gives it its offset
--- then. So an open transaction holds no lock of ours, and order is by commit. Whether the transaction
--- id was known already cannot be told here; such a message is stored once all the same.
--- The payload is json, jsonb, or text that is JSON: three functions, because there is no implicit cast
--- between the types, and a literal is taken as text. It has at most 16 MiB, or as much as the parameter
--- wakeline.payload_bytes_max says. p_delay: deliver it that much later than this call.
--- p_notify: the commit wakes a node. NOTIFY makes commits of a cluster queue for each other; without
--- it the message waits for the next sweep of a node.
--- Needs: USAGE on the schema, INSERT on incoming.
--- Called by: users. Lock order: takes no lock but its own row's.
+-- The message is only inserted into incoming; a node takes it over after the commit and gives it
+-- its offset then. So an open transaction holds no lock of Wakeline's tables, and the order is that
+-- of commits. Whether the transaction id existed already is not known here; such a message is
+-- stored only once all the same. The payload is json, jsonb, or text that is JSON: three functions,
+-- because there is no implicit cast between the types, and a literal is taken as text. It has at
+-- most 16 MiB, or the number of bytes in the parameter wakeline.payload_bytes_max. p_delay: deliver
+-- it this much later than this call. p_notify: the commit wakes a node. NOTIFY serialises the
+-- commits of a cluster; without it the message waits for the next sweep of a node. Requires USAGE
+-- on the schema and INSERT on incoming. Lock order: takes no lock except on its own row.
 
 CREATE OR REPLACE FUNCTION @schema@.push(
     p_queue text, p_payload json, p_partition text DEFAULT 'Default',

@@ -1,22 +1,21 @@
 -- Locks the partitions of a push and decides, for each, whether it can be stored: one row per slot.
--- o_state: 0 yes, 1 somebody else holds the partition, 2 there is no such partition (any more),
--- 3 the node knows too little of the partition's transaction ids (dedup_load), 4 some items turn
--- out to be known, or known ones to have left the window: the node sorts them out and tries again,
--- 5 payloads are sealed and the queue is not encrypted, or the other way round,
--- 6 scheduled messages of the partition are due: they go first (scheduled_move),
--- 7 the queue has to be marked first (scheduled_mark), because the push will be held back.
--- During a maintenance o_end is -2 for what is to be held back, or -3 if producers are to be refused;
--- push_store takes both. The mode is read with the locks: a push that finds none comes after all that
--- was held back, which it sees as due.
+-- o_state: 0 yes, 1 another transaction has locked the partition, 2 the partition does not exist
+-- (any more), 3 the node knows too little of the partition's transaction ids (dedup_load), 4 some
+-- items exist already, or known ones have left the window: the node plans the push again, 5
+-- payloads are encrypted and the queue is not, or the other way round, 6 scheduled messages of the
+-- partition are due and have to be moved first (scheduled_move), 7 the queue has to be marked first
+-- (scheduled_mark), because the push will be held. During maintenance o_end is -2 for messages that
+-- are to be held, or -3 if producers are refused; push_store handles both. The mode is read with
+-- the locks: a push that finds no maintenance comes after all held messages, which it sees as due.
 --
--- Dedup without an index row per message: a node remembers the transaction ids of p_froms to p_tos.
--- What came after p_tos (other nodes wrote it) is compared here, under the lock, and returned;
--- so are messages before p_froms that are still within the window (the node forgot them). The
--- window counts from the clock under the lock, against created_at, inclusive.
--- p_checks: whether ids of a slot may be known at all. p_known_*: items that the node takes for
--- duplicates, with the offsets of their first messages; they are verified here.
--- p_pushing: false if the caller does not push, and compares what is scheduled by itself.
--- Called by: push_slots, transact, flow_commit, scheduled_add. Lock order: partitions by id (waits only if p_patient).
+-- Deduplication without an index row per message: a node caches the transaction ids of p_froms to
+-- p_tos. Messages after p_tos (written by other nodes) are compared here, under the lock, and
+-- returned; so are messages before p_froms that are still within the window (the node has evicted
+-- them). The window counts from the clock under the lock, against created_at, inclusive. p_checks:
+-- whether ids of a slot may exist at all. p_known_*: items that the node takes for duplicates, with
+-- the offsets of their first messages; they are verified here. p_pushing: false if the caller does
+-- not push, and compares scheduled messages itself. Lock order: partitions by id (waits only if
+-- p_patient).
 
 CREATE OR REPLACE FUNCTION @schema@.push_check(
     p_partitions bigint[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
@@ -79,7 +78,7 @@ BEGIN
         IF p_pushing AND p.mode > 0 AND NOT p.scheduled THEN
             o_state := 7;
         ELSIF p.scheduled AND p_pushing THEN
-            -- What this transaction itself has scheduled comes after what it pushes.
+            -- Messages that this transaction itself has scheduled come after those that it pushes.
             IF p.mode = 0 AND EXISTS (SELECT FROM @schema@.scheduled s
                 WHERE s.partition_id = p.partition_id AND s.deliver_at <= v_now
                     AND s.xmin <> pg_current_xact_id()::xid)

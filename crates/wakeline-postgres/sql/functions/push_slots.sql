@@ -1,10 +1,9 @@
--- Stores messages: one slot per partition, each of which fails or succeeds by itself. Returns one
--- row per slot: see push_check for its states; for those that were stored, where (-2: held back).
--- State 8: pushes of producers are refused.
--- The commonest call, one segment for one partition whose ids the node knows, takes a short cut:
--- the same locks and the same writes, in fewer statements.
--- Called by: QueueStore::push. Lock order: partitions by id, only tried unless p_patient (then by
--- lock_timeout, for a partition that was busy); cursors by (partition, group); tries queues.
+-- Stores messages: one slot per partition, each of which fails or succeeds separately. Returns one
+-- row per slot: see push_check for its states; for stored slots, the offset (-2: held). State 8:
+-- pushes of producers are refused. The most common call, one segment for one partition whose ids
+-- the node knows, takes a faster path: the same locks and the same writes, in fewer statements.
+-- Lock order: partitions by id, without waiting unless p_patient (then by lock_timeout, for a
+-- partition that was busy); cursors by (partition, group); tries queues.
 
 CREATE OR REPLACE FUNCTION @schema@.push_slots(
     p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
@@ -25,11 +24,11 @@ SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     r record;
-    -- What is stored, by slot.
+    -- The stored messages, by slot.
     w_first bigint[] := array_fill(-1::bigint, ARRAY[cardinality(p_partitions)]);
     w_at timestamptz[] := array_fill('epoch'::timestamptz, ARRAY[cardinality(p_partitions)]);
     v_stored boolean := false;
-    -- What may have to be woken.
+    -- The partitions whose cursors may have to be woken.
     i_partition bigint[] := '{}';
     i_queue integer[] := '{}';
     i_wait bigint[] := '{}';
@@ -67,7 +66,7 @@ BEGIN
                 PERFORM @schema@.cursor_wake(
                     p_partitions, ARRAY[r.queue_id], ARRAY[r.wait], ARRAY[r.strict_order]);
             ELSIF r.idle THEN
-                -- As cursor_wake, which says why it is a statement of its own. The rows of one
+                -- As cursor_wake, which explains why it is a statement of its own. The rows of one
                 -- partition are found, and so locked, in the order of the primary key.
                 UPDATE @schema@.cursors c SET due_at = v_now
                 WHERE c.partition_id = v_partition AND (c.due_at IS NULL

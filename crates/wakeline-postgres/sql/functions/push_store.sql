@@ -1,9 +1,8 @@
--- Gives messages their offsets and stores them, one row per chunk. The arrays of the items are cut
--- up by the chunks; p_traces and p_producers are empty if no item has any.
--- p_firsts: by slot, the offset of its first message; -1 for slots that are not stored. -2 and less
--- for those that are held back: they go to scheduled, due since now, and the partition's last push
--- tells that they come before what is pushed later, even if the clock were set back.
--- Called by: push_slots, transact, flow_commit, redrive_push, under the partitions' locks.
+-- Assigns messages their offsets and stores them, one row per chunk. The arrays of the items are
+-- split by the chunks; p_traces and p_producers are empty if no item has any. p_firsts: by slot,
+-- the offset of its first message; -1 for slots that are not stored. -2 and less for messages that
+-- are held: they go to scheduled, due since now, and the partition's last push ensures that they
+-- come before later pushes, even if the clock were set back. Runs under the partitions' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.push_store(
     p_partitions bigint[], p_lens integer[], p_firsts bigint[], p_ats timestamptz[],

@@ -1,12 +1,10 @@
--- The partitions of a queue in which something is unread or unsettled, and how the group stands there
--- that is furthest behind, of those that are not idle (see groups_holding); of equals the first by
--- name. p_group: only this group counts; one that is
--- not there is taken for one that begins with all that is stored, and so is a queue without groups.
--- lag: what is unread or unsettled; processing: of that, under a live lease; retrying: parked, and
--- under no lease; next_offset, lease_set, gaps: of the cursor.
--- Only cursors are looked at that have something to do; segments only without a group, one probe for
--- each partition.
--- Called by: queue_tally, queue_depth. Reads only.
+-- Returns the partitions of a queue in which something is unread or unsettled, with the state of
+-- the group that is furthest behind there, of those that are not idle (see groups_holding); of
+-- equals the first by name. p_group: only this group counts; one that does not exist is treated
+-- like one that begins with all stored messages, and so is a queue without groups. lag: unread or
+-- unsettled messages; processing: those of them under a live lease; retrying: parked, and under no
+-- lease; next_offset, lease_set, gaps: of the cursor. Only cursors that have something to do are
+-- read; segments only without a group, one index probe for each partition. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_behind(p_queue integer, p_group text, p_now timestamptz)
 RETURNS TABLE (

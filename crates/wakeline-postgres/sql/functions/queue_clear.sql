@@ -1,7 +1,7 @@
--- Removes the messages of some partitions of a queue, those after p_after, or of one: cursors go to the
--- end, leases and parked messages with them. One step per call: returns the partition behind which the
--- next one begins (NULL after the last), and how many messages went; no row if there is no such queue
--- or partition. Called by: QueueMessages::clear_queue, clear_partition. Lock order: the queue FOR SHARE, partitions by id (waits
+-- Removes the messages of some partitions of a queue, those after p_after, or of one: cursors go to
+-- the end, leases and parked messages are removed. One step per call: returns the partition after
+-- which the next one begins (NULL after the last), and the number of removed messages; no row if
+-- the queue or partition does not exist. Lock order: the queue FOR SHARE, partitions by id (waits
 -- for pushes), cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_clear(
@@ -54,7 +54,7 @@ BEGIN
     WHERE c.partition_id = ANY (v_partitions)
         AND c.lease_token IS NOT NULL;
     DELETE FROM @schema@.retries r WHERE r.partition_id = ANY (v_partitions);
-    -- Asleep: the partitions are held here, and say so to the next push.
+    -- Asleep: the partitions are locked here, and the next push sees the mark.
     UPDATE @schema@.partitions p SET idle = true WHERE p.partition_id = ANY (v_partitions);
     UPDATE @schema@.cursors c SET next_offset = p.next_offset, parked = 0, due_at = NULL,
         gaps = NULL,
@@ -76,7 +76,7 @@ BEGIN
         SELECT s.first_offset FROM @schema@.segments s WHERE s.partition_id = p.partition_id
         ORDER BY s.first_offset LIMIT 1), p.next_offset), NULL)), '{}')
     WHERE p.partition_id = ANY (v_partitions) AND p.gaps IS NOT NULL;
-    -- The same ones again, if some of theirs are left.
+    -- The same partitions again, if some of their messages are left.
     next_after := CASE WHEN v_segments < 5000 THEN v_partitions[cardinality(v_partitions)]
         ELSE p_after END;
     RETURN NEXT;

@@ -1,10 +1,8 @@
--- Changes those of a queue's options that are named; true if the queue exists. Namespace and task stay if they are NULL.
--- Cursors that wait for a later time are set anew: a shorter delay or window, another order may
--- have made something available. Whoever computes such a time holds a lock of the queue's row until
--- its commit, so none is missed.
--- p_options: by the names of their columns.
--- Called by: QueueAdmin::configure. Lock order: the queue, its groups, its row in housekeeping, then cursors by
--- (partition, group).
+-- Changes the named options of a queue; true if the queue exists. Namespace and task stay if they
+-- are NULL. Cursors that wait for a later time are updated: a shorter delay or window, or another
+-- order, may have made something available. A transaction that computes such a time holds a lock of
+-- the queue's row until its commit, so none is missed. p_options: by the names of their columns.
+-- Lock order: the queue, its groups, its row in housekeeping, then cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_configure(
     p_queue text, p_namespace text, p_task text, p_options jsonb)
@@ -38,8 +36,8 @@ BEGIN
         ledger_secs = o.ledger_secs, group_idle_secs = o.group_idle_secs
     WHERE q.queue_id = v_queue;
     v_now := @schema@.clock();
-    -- How long a group went without a poll counts from the change on: the last poll was recorded as
-    -- exactly as the old time needed it.
+    -- The time since a group's last poll counts from the change on: the last poll was recorded only
+    -- as precisely as the old limit required.
     IF o.group_idle_secs <> b.group_idle_secs THEN
         UPDATE @schema@.groups g SET polled_at = v_now WHERE g.queue_id = v_queue;
     END IF;
@@ -51,8 +49,8 @@ BEGIN
     ELSE
         UPDATE @schema@.housekeeping h SET due_at = NULL WHERE h.queue_id = v_queue;
     END IF;
-    -- A parked message no longer holds back what is pushed: the next claim puts such a cursor to
-    -- sleep anew, so that a push wakes it.
+    -- A parked message no longer blocks later messages: the next claim puts such a cursor to sleep
+    -- again, so that a push wakes it.
     UPDATE @schema@.cursors c SET due_at = CASE
         WHEN NOT o.strict_order AND c.parked > 0 AND l.log_end <= c.next_offset THEN v_now
         ELSE coalesce(@schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,

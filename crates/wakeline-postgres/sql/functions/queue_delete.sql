@@ -1,7 +1,6 @@
--- Takes a queue, its groups and its subscriptions out of sight in one short transaction; true if it
--- existed. Everything finds its rows through queues and groups, so messages, cursors and dead
--- letters are gone with them; queue_purge removes them.
--- Called by: QueueAdmin::delete_queue. Lock order: the queue FOR UPDATE, its groups, its
+-- Makes a queue, its groups and its subscriptions disappear in one short transaction; true if it
+-- existed. All rows are found through queues and groups, so messages, cursors and dead letters
+-- disappear with them; queue_purge removes them. Lock order: the queue FOR UPDATE, its groups, its
 -- row in housekeeping.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_delete(p_queue text) RETURNS boolean

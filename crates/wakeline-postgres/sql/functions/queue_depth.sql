@@ -1,7 +1,7 @@
--- How much a group of a queue has yet to settle, or (p_group NULL) the one that is furthest behind in
--- each partition. The first row has no name: its len is that of the queue, partitions how many have
--- something; no row if there is no such queue. Then come some of these partitions, by their ids.
--- Called by: QueueTallies::depth. Reads only, as queue_behind.
+-- Returns how much a group of a queue still has to settle, or (p_group NULL) the group that is
+-- furthest behind in each partition. The first row has no name: its len is that of the queue,
+-- partitions the number of partitions that have something; no row if the queue does not exist. Then
+-- come some of these partitions, by their ids. Reads only, as queue_behind.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_depth(
     p_queue text, p_group text, p_limit bigint, p_offset bigint)

@@ -1,6 +1,5 @@
--- Checks options as users name them, and returns them by the names of their columns. The limits are
--- those of HTTP (wakeline-http, wire/options.rs).
--- Called by: configure. Reads only its parameters.
+-- Checks options with the names that users use, and returns them by the names of their columns. The
+-- limits are those of HTTP (wakeline-http, wire/options.rs). Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_options_check(p_options jsonb)
 RETURNS jsonb

@@ -1,7 +1,6 @@
--- Removes some rows of deleted queues; true if there may be more. Call it until it says false.
--- Called by: QueueAdmin::delete_queue, QueueStore::sweep. Lock order: the deleted queue (passed
--- over if another node is at it), its partitions by id: a push that held one is waited for, so that
--- it leaves no rows behind.
+-- Removes some rows of deleted queues; true if there may be more. Call it until it returns false.
+-- Lock order: the deleted queue (skipped if another node is purging it), its partitions by id: it
+-- waits for a push that has locked one, so that the push leaves no rows behind.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_purge() RETURNS boolean
 LANGUAGE plpgsql

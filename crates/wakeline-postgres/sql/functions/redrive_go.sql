@@ -1,10 +1,9 @@
--- Carries a job that is due on, by at most p_rows dead letters; gives back those that return to their
--- groups, and deletes them in the same transaction. Dead letters that go to another queue are only
--- read: redrive_push moves them. Returns one row of kind 0: how many it dealt with, and in how many
--- microseconds the next piece is due; one of kind 1 per cursor that has something now; and one of
--- kind 2 per dead letter to push.
--- Called by: QueueDeadLetters::do_queue_chores. Lock order: the job, only tried; dead letters by
--- number; cursors by (partition, group); then tries queues and partitions.
+-- Continues a due job by at most p_rows dead letters; returns messages to their groups, and deletes
+-- those dead letters in the same transaction. Dead letters that go to another queue are only read:
+-- redrive_push moves them. Returns one row of kind 0: how many it processed, and the microseconds
+-- until the next batch is due; one of kind 1 per cursor that has something now; and one of kind 2
+-- per dead letter to push. Lock order: the job, without waiting; dead letters by number; cursors by
+-- (partition, group); then tries queues and partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_go(p_rows integer)
 RETURNS TABLE (
@@ -66,7 +65,7 @@ BEGIN
     kind := 0;
     due_us := CASE WHEN v_due IS NOT NULL
         THEN greatest(ceil(extract(epoch FROM v_due - v_now) * 1000000), 0) END;
-    -- What is due but was not done is in another node's hands.
+    -- Work that is due but was not done is locked by another node.
     IF due_us = 0 AND j.number IS NULL THEN
         due_us := 100000;
     END IF;

@@ -1,6 +1,6 @@
--- The next dead letters of a job, oldest first, as the caller holds its row; locked, so that nobody
--- else redrives or purges them meanwhile.
--- Called by: redrive_go. Lock order: dead letters by number.
+-- Returns the next dead letters of a job, oldest first, and locks them, so that no other
+-- transaction redrives or purges them meanwhile. The caller has locked the job's row. Lock order:
+-- dead letters by number.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_letters(p_job @schema@.redrives, p_most integer)
 RETURNS SETOF @schema@.dead_letters

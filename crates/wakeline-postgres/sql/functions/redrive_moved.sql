@@ -1,6 +1,5 @@
--- Writes how far a job is after a piece of it: where it stands, how many dead letters it has
--- redriven and how many it left, and when the next piece is due by its rate.
--- Called by: redrive_go, redrive_push, under the job's lock.
+-- Writes the progress of a job after a batch: its position, how many dead letters it has redriven
+-- and how many it left, and when the next batch is due by its rate. Runs under the job's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_moved(
     p_job @schema@.redrives, p_place bigint, p_read integer, p_done integer, p_now timestamptz)

@@ -1,10 +1,8 @@
--- Gives dead letters back to the groups that gave them up: each is parked with its cursor, due now,
--- its failures counted anew. What the group has ahead of it anyway (after a seek) is left alone,
--- unless it was deleted.
--- Returns the numbers of those that are on their way now; the others have no cursor or no message
--- any more. And whom to tell.
--- Called by: redrive_go, which holds the dead letters. Lock order: cursors by (partition, group);
--- then tries queues and partitions.
+-- Returns dead letters to the groups that gave them up: each is parked with its cursor, due now,
+-- with no failures counted. Messages that the group will read anyway (after a seek) are skipped,
+-- unless they were deleted. Returns the numbers of those that will be delivered; the others have no
+-- cursor or no message any more. Also returns whom to notify. Lock order: cursors by (partition,
+-- group); then tries queues and partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_park(
     p_numbers bigint[], p_partitions bigint[], p_groups text[], p_offsets bigint[],

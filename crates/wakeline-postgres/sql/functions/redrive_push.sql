@@ -1,9 +1,9 @@
--- Pushes dead letters to a queue and deletes them, all or nothing. Returns rows of kind 0, one per
--- slot of the push (as push_slots), and one of kind 1 if it happened. If a slot has a state other
--- than 0, nothing happened, and the node tries again as after a push; without any row the job is
--- over, or somebody else has dealt with a dead letter.
--- Called by: QueueDeadLetters::do_queue_chores. Lock order: the job; dead letters by number;
--- partitions by id (waits, by lock_timeout), cursors by (partition, group); tries queues.
+-- Pushes dead letters to a queue and deletes them, completely or not at all. Returns rows of kind
+-- 0, one per slot of the push (as push_slots), and one of kind 1 if it was done. If a slot has a
+-- state other than 0, nothing was written, and the node tries again as after a push; without any
+-- row the job is over, or another transaction has processed a dead letter. Lock order: the job;
+-- dead letters by number; partitions by id (waits, by lock_timeout), cursors by (partition, group);
+-- tries queues.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_push(
     p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],

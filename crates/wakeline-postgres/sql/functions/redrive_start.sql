@@ -1,5 +1,5 @@
--- Starts a job that redrives dead letters, unless it is there. Forgets those that ended a week ago.
--- Called by: QueueDeadLetters::start_redrive. Lock order: the job.
+-- Starts a job that redrives dead letters, unless it exists. Removes jobs that ended a week ago.
+-- Lock order: the job.
 
 CREATE OR REPLACE FUNCTION @schema@.redrive_start(
     p_job uuid, p_letter bigint, p_queue text, p_group text, p_partition text,

@@ -1,8 +1,7 @@
--- Gives back what is unsettled under live leases, uncounted: what was taken from the log and ends
--- at the cursor's next offset moves that back, the rest is parked, available at once. Returns the
--- cursors that have something left, and when that can be taken.
--- Called by: QueueStore::release. Lock order: cursors by (partition, group); then tries queues and
--- partitions.
+-- Releases the unsettled messages of live leases without counting a failure: messages from the log
+-- that end at the cursor's next offset move that back, the others are parked, available at once.
+-- Returns the cursors that have something left, and when that can be taken. Lock order: cursors by
+-- (partition, group); then tries queues and partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.release(
     p_partitions bigint[], p_groups integer[], p_tokens uuid[])

@@ -1,7 +1,6 @@
--- How long a message waits after its n-th counted failure. The same rule as
--- QueueOptions::after_failure, its jitter included (FNV-1a over the message's transaction id and
--- the number of the failure); waits end at a hundred years, where timestamps still do.
--- Called by: message_fail.
+-- Returns how long a message waits after its n-th counted failure. The same rule as
+-- QueueOptions::after_failure, including its jitter (FNV-1a over the message's transaction id and
+-- the number of the failure); waits are limited to a hundred years, so that timestamps stay valid.
 
 CREATE OR REPLACE FUNCTION @schema@.retry_wait(
     p_failures integer, p_txn text, p_queue @schema@.queues)

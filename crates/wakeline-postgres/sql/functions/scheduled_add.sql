@@ -1,13 +1,12 @@
 -- Stores messages that are to be delivered later. The first parameters are those of push_slots: the
--- ids are compared in the same way, with what the partitions have and with what is scheduled there.
--- p_delays: by item, in how many microseconds it is due; NULL if at a moment of p_ats.
--- p_keys: by item, the key of its timer, of which the one before is replaced; or NULL.
+-- ids are compared in the same way, with those that the partitions contain and those that are
+-- scheduled there. p_delays: by item, in how many microseconds it is due; NULL if at a time in
+-- p_ats. p_keys: by item, the key of its timer, whose previous message is replaced; or NULL.
 -- Returns rows of kind 0, one per slot, as push_slots; state 7: the queue is not marked yet
--- (scheduled_mark); state 8: pushes are refused. If all states are 0, everything was stored, and rows of kind 1 tell, by item,
--- when it is due (created_at), in how many microseconds (wait_secs), and whether it replaced
--- another (state 1).
--- Called by: QueueStore::transact, after scheduled_take. Lock order: partitions by id, then
--- scheduled messages.
+-- (scheduled_mark); state 8: pushes are refused. If all states are 0, everything was stored, and
+-- rows of kind 1 contain, by item, when it is due (created_at), in how many microseconds
+-- (wait_secs), and whether it replaced another (state 1). Call it after scheduled_take. Lock order:
+-- partitions by id, then scheduled messages.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_add(
     p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],

@@ -1,8 +1,8 @@
--- Compares the items of one slot of a push with what is scheduled in its partition. As dedup_check;
--- what waits for its time has no offset: it is named by -1.
--- p_keys: by item of the whole call, the timer that it would replace; a message of that timer does
--- not count. Empty for pushes. p_chunk_items: by chunk, the index of its first item.
--- Called by: push_check, scheduled_add, under the partition's lock. Reads only.
+-- Compares the items of one slot of a push with the messages that are scheduled in its partition.
+-- As dedup_check; a scheduled message has no offset: it is represented by -1. p_keys: by item of
+-- the whole call, the timer that it would replace; a message of that timer does not count. Empty
+-- for pushes. p_chunk_items: by chunk, the index of its first item. Runs under the partition's
+-- lock. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_known(
     p_slot integer, p_partition bigint, p_known_slots integer[], p_known_offsets bigint[],

@@ -1,6 +1,6 @@
--- Marks queues in which messages are going to be scheduled, so that pushes and claims look for
--- them. In a transaction of its own, before the first of them: it locks queues.
--- Called by: QueueStore::transact. Lock order: queues by id.
+-- Marks queues in which messages will be scheduled, so that pushes and claims check for them. It
+-- runs in a transaction of its own, before the first of them: it locks queues. Lock order: queues
+-- by id.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_mark(p_queues text[]) RETURNS void
 LANGUAGE plpgsql AS $$

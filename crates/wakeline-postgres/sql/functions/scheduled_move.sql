@@ -1,14 +1,13 @@
--- Gives scheduled messages that are due their offsets, as one push per partition in the order in
--- which they became due, and wakes the cursors. At most 1,000 messages or about 16 MB a call: call
--- it until it has moved none. moved: how many; busy: some partitions are held by others and were
--- passed over (unless p_patient: then they are waited for, by lock_timeout).
--- Moves nothing while a maintenance holds back pushes.
--- p_kind to p_task: those of a line, as in claim; with kind 3 those of p_partitions.
--- A message is deleted here and stored by the same statement, so it is delivered once; one that is
--- cancelled at the same time is either gone before (and not stored) or found gone by the canceller.
--- Called by: QueueStore::push, transact, claim, FlowStore::commit_turn, when these met messages that
--- are due. Lock order: partitions by id, their scheduled messages, cursors by (partition, group);
--- tries queues.
+-- Assigns due scheduled messages their offsets, as one push per partition in the order in which
+-- they became due, and wakes the cursors. At most 1,000 messages or about 16 MB a call: call it
+-- until it has moved none. moved: their number; busy: some partitions are locked by other
+-- transactions and were skipped (unless p_patient: then it waits for them, by lock_timeout). Moves
+-- nothing while maintenance holds pushes. p_kind to p_task: those of a line, as in claim; with kind
+-- 3 those of p_partitions. A message is deleted here and stored by the same statement, so it is
+-- delivered once; if it is cancelled concurrently, either the cancellation comes first (and it is
+-- not stored), or the canceller does not find it any more. A node calls it when a push, a claim or
+-- a transaction has found due messages. Lock order: partitions by id, their scheduled messages,
+-- cursors by (partition, group); tries queues.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_move(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text,
@@ -48,7 +47,7 @@ BEGIN
             ELSE (p_namespace IS NULL OR q.namespace = p_namespace)
                 AND (p_task IS NULL OR q.task = p_task) END;
     ELSE
-        -- By the clock that push_check goes by, which does not run backwards within a partition.
+        -- By the clock that push_check uses, which does not run backwards within a partition.
         SELECT array_agg(p.partition_id) INTO v_want FROM unnest(p_partitions) AS x (partition_id)
         JOIN @schema@.partitions p ON p.partition_id = x.partition_id
         WHERE @schema@.scheduled_next(NULL, p.partition_id) <= greatest(v_now, p.last_push_at);
@@ -90,7 +89,7 @@ BEGIN
     ), placed AS (
         SELECT g.*, row_number() OVER o AS n,
             (sum(octet_length(g.payload)) OVER o - octet_length(g.payload)) / 65536 AS part,
-            -- Sealed and plain payloads are kept in segments of their own.
+            -- Encrypted and plain payloads are kept in separate segments.
             (get_byte(g.payload, 0) = 1) IS DISTINCT FROM
                 (lag(get_byte(g.payload, 0)) OVER o = 1) AS turns
         FROM gone g
@@ -137,7 +136,7 @@ BEGIN
     INTO w_wait, w_strict
     FROM unnest(w_queue) WITH ORDINALITY AS x (queue_id, ord)
     LEFT JOIN @schema@.queues q ON q.queue_id = x.queue_id;
-    -- All of them, idle or not: an idle partition is told from others only by its own push.
+    -- All cursors, idle or not: only a partition's own push distinguishes an idle one.
     PERFORM @schema@.cursor_wake(w_partition, w_queue, w_wait, w_strict);
 END
 $$;

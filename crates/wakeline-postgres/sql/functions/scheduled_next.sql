@@ -1,6 +1,5 @@
--- When the first scheduled message of some queues is due, or of one partition if that is named.
--- Nothing is due while a maintenance holds back pushes.
--- Called by: claim_lines, sweep. Reads only.
+-- Returns when the first scheduled message of some queues is due, or of one partition if that is
+-- named. Nothing is due while maintenance holds pushes. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_next(p_queues integer[], p_partition bigint)
 RETURNS timestamptz

@@ -1,10 +1,9 @@
 -- The first step of a transaction that schedules or cancels: locks the partitions that the
--- transaction is going to write to, then the timers that it names; takes back those that it cancels.
--- Returns a row for each timer to cancel that was found: its index, whether it was taken back (else
--- it is due already), and what names it. A timer that is to be replaced and is due already loses
--- its key: it is on its way.
--- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), scheduled
--- messages by id.
+-- transaction will write to, then the timers that it names; removes those that it cancels. Returns
+-- a row for each timer to cancel that was found: its index, whether it was removed (otherwise it is
+-- due already), and its ids. A timer that is to be replaced and is due already loses its key,
+-- because it is about to be delivered. Lock order: partitions by id (waits, by lock_timeout),
+-- scheduled messages by id.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_take(
     p_partitions bigint[], p_cancel_queues text[], p_cancel_keys text[],

@@ -1,16 +1,14 @@
 -- Settles messages under their leases: one entry per cursor and call, any number of items each, in
--- the order in which they count. Items that name no message of a live lease change nothing.
--- Returns one row per cursor that exists (queue is set): how many messages its live lease holds, and
--- its token; then, in the same row or in later ones: of which messages were settled (items is set):
--- which items, and which of them became dead letters (NULL: was dropped); of leases that ended with something left
--- (due_us is set): when that can be taken.
--- The short way, for consumers that complete all they hold and nothing else is in the way: one match,
--- one UPDATE, no loop; and one row per lease in the ledger.
--- p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead letter.
--- p_all: change nothing at all unless every item names a message; the rows still say which do.
--- Called by: QueueStore::settle, transact. Lock order: cursors by (partition, group); then tries
--- queues, groups and partitions. The clock is read after the locks: a lease that ended while this waited
--- for them is over.
+-- the order in which they take effect. Items that name no message of a live lease change nothing.
+-- Returns one row per cursor that exists (queue is set): the number of messages that its live lease
+-- holds, and its token; then, in the same row or in later ones: for settled messages (items is
+-- set): the items, and which of them became dead letters (NULL: was dropped); for leases that ended
+-- with something left (due_us is set): when that can be taken. There is a faster path for consumers
+-- that complete all they hold, if nothing else has to be considered: one match, one UPDATE, no
+-- loop; and one row per lease in the ledger. p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead
+-- letter. p_all: change nothing at all unless every item names a message; the rows still say which
+-- do. Lock order: cursors by (partition, group); then tries queues, groups and partitions. The
+-- clock is read after the locks: a lease that ended while this waited for them is over.
 
 CREATE OR REPLACE FUNCTION @schema@.settle(
     p_partitions bigint[], p_groups text[],
@@ -33,7 +31,8 @@ DECLARE
     v_dead bigint[];
     v_dropped bigint[];
     n record;
-    -- Nothing is parked, delayed or failed; later also: what is settled is all that is leased.
+    -- Nothing is parked, delayed or failed; later also: the settled messages are all that is
+    -- leased.
     v_plain boolean;
     v_drained boolean;
     -- Some group settles something for the first time.
@@ -61,7 +60,7 @@ DECLARE
     m_cursor integer[];
     m_offset bigint[];
     m_txn text[];
-    -- Leases that end, and leases that go on.
+    -- Leases that end, and leases that continue.
     x_entry integer[] := '{}';
     x_partition bigint[] := '{}';
     x_group integer[] := '{}';
@@ -90,8 +89,8 @@ BEGIN
         FROM unnest(p_partitions, p_groups) WITH ORDINALITY AS u (partition_id, group_name, ord)
         JOIN @schema@.partitions p ON p.partition_id = u.partition_id
         JOIN @schema@.queues q ON q.queue_id = p.queue_id
-        -- LATERAL and LIMIT, here and below: whatever the planner thinks of the tables' sizes, it
-        -- can only look each row up by its whole key.
+        -- LATERAL and LIMIT, here and below: whatever sizes the planner assumes, it can only look
+        -- up each row by its whole key.
         CROSS JOIN LATERAL (
             SELECT g.group_id, g.settled FROM @schema@.groups g
             WHERE g.queue_id = p.queue_id AND g.name = u.group_name LIMIT 1) g
@@ -144,7 +143,7 @@ BEGIN
             IF v_first THEN
                 PERFORM @schema@.group_settled(c_group);
             END IF;
-            -- The rows are locked: they are where they were.
+            -- The rows are locked, so their positions have not changed.
             IF v_kept THEN
                 INSERT INTO @schema@.ledger_entries (partition_id, group_id, first_offset,
                     last_offset, lease_token, worker, offered_at, leased_until, ended_at,
@@ -206,7 +205,7 @@ BEGIN
                 WHERE z.partition_id = e.partition_id AND z.first_offset <= lower(x.run)
                 ORDER BY z.first_offset DESC LIMIT 1), 0)
         -- Keeps the planner from merging this query into the outer one: then the lower bound would
-        -- be a filter over the partition's whole log instead of an end of the index walk.
+        -- be a filter over the partition's whole log instead of a limit of the index scan.
         ORDER BY y.first_offset
     ) g
     CROSS JOIN LATERAL (

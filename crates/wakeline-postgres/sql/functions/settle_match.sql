@@ -1,11 +1,9 @@
 -- Matches settlements with messages: the n-th item of a transaction id names the id's n-th message,
--- lowest offset first. By hashing: a call may carry thousands of both, and the planner, which
--- cannot know how long arrays are, would compare each with each.
--- c_*: cursors with their live leases; m_*: messages by cursor and offset. One row per cursor of
--- which a message is named.
+-- lowest offset first. It uses hashing: a call may have thousands of both, and the planner, which
+-- cannot know the lengths of arrays, would compare each with each. c_*: cursors with their live
+-- leases; m_*: messages by cursor and offset. One row per cursor of which a message is named.
 -- o_items, o_offsets: which items name a message, and which; o_done: the offsets of those whose
--- verdict is completed; o_failed: how many have another one.
--- Called by: settle. Reads only its parameters.
+-- verdict is completed; o_failed: how many have another one. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.settle_match(
     c_entries integer[], c_tokens uuid[], c_lenient boolean[],

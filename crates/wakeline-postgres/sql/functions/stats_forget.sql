@@ -1,7 +1,6 @@
--- Removes up to p_rows figures of queues and as many of nodes that are older than a moment. Tells how
--- many of the kind of which more went.
--- Called by: stats_record, housekeep. Lock order: old rows, of which those are passed over that
--- another node removes.
+-- Removes up to p_rows statistics of queues and as many of nodes that are older than a time.
+-- Returns the larger of the two numbers. Lock order: old rows; those that another node is removing
+-- are skipped.
 
 CREATE OR REPLACE FUNCTION @schema@.stats_forget(p_before timestamptz, p_rows integer)
 RETURNS integer

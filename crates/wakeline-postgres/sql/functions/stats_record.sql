@@ -1,10 +1,9 @@
--- Writes down what a node counted: its slots replace what was written of them before; the minute of a
--- slot stays. Removes up to 10,000 rows that are older than p_keep (microseconds).
--- p_node_now: the time by the node's clock; lags were measured by that one, and are corrected here.
--- p_nodes, p_queues: JSON, one object for each slot, and for each slot and queue, by the names of the
--- columns; age is that of the slot in microseconds.
--- Called by: StatsStore::record_stats. Lock order: rows of this node only, in order; then see
--- stats_forget.
+-- Stores the statistics that a node has counted: its slots replace those that were stored before;
+-- the minute of a slot stays. Removes up to 10,000 rows that are older than p_keep (microseconds).
+-- p_node_now: the time by the node's clock; lags were measured by that clock, and are corrected
+-- here. p_nodes, p_queues: JSON, one object for each slot, and for each slot and queue, by the
+-- names of the columns; age is that of the slot in microseconds. Lock order: rows of this node
+-- only, in order; then see stats_forget.
 
 CREATE OR REPLACE FUNCTION @schema@.stats_record(
     p_node uuid, p_node_now timestamptz, p_keep bigint, p_nodes text, p_queues text)

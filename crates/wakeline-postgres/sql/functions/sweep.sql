@@ -1,9 +1,8 @@
--- Tells, without claiming, how many microseconds until each line has something; no row for lines
--- that have nothing in sight. A group that a queue does not know yet is read as one that begins
--- with `all`, so that a waiter whose hint was lost is found.
--- Whoever waits polls: that is recorded for the groups of these lines from time to time, the only
--- write.
--- Called by: QueueStore::sweep. Lock order: tries groups, never waits.
+-- Returns, without claiming, the microseconds until each line has something; no row for lines that
+-- have nothing. A group that does not exist in a queue yet is treated like one that begins with
+-- `all`, so that a waiter whose hint was lost gets its messages. Waiting counts as polling: that is
+-- recorded for the groups of these lines from time to time, which is the only write. Lock order:
+-- tries groups, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.sweep(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],

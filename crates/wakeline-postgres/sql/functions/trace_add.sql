@@ -1,8 +1,7 @@
--- Notes something on the newest message of a transaction id in a partition. Returns 0 if it is stored,
--- 1 if there is no such message, 2 if it has p_most traces, 3 if the queue is encrypted and the data
--- are not sealed (p_sealed).
--- Called by: QueueTraces::add_trace. Lock order: the queue FOR SHARE, so that it is encrypted or not;
--- the message's segment, so that it does not go meanwhile, and traces are counted one by one.
+-- Adds a trace to the newest message of a transaction id in a partition. Returns 0 if it is stored,
+-- 1 if the message does not exist, 2 if it has p_most traces, 3 if the queue is encrypted and the
+-- data are not (p_sealed). Lock order: the queue FOR SHARE, so that its encryption does not change;
+-- the message's segment, so that it is not removed meanwhile, and traces are counted one by one.
 
 CREATE OR REPLACE FUNCTION @schema@.trace_add(
     p_partition bigint, p_txn text, p_id uuid, p_event text, p_group text, p_worker text,
@@ -21,7 +20,7 @@ BEGIN
     SELECT q.encrypted INTO v_encrypted FROM @schema@.partitions p
     JOIN @schema@.queues q ON q.queue_id = p.queue_id
     WHERE p.partition_id = p_partition FOR SHARE OF q;
-    -- Again, if somebody deletes a message of that segment meanwhile.
+    -- Repeated if a message of that segment is deleted concurrently.
     LOOP
         SELECT s.first_offset, s.first_offset + t.n - 1 INTO v_first, v_offset
         FROM (

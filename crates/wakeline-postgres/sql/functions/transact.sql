@@ -1,10 +1,10 @@
--- Pushes and settles, all or nothing. Returns rows of kind 0, one per slot of the push (as push),
--- and of kind 1 (as settle). If a slot has a state other than 0, nothing happened, and the node
--- tries again as after a push (state 8: pushes are refused). If an item names no message, nothing happened, and the rows of
--- kind 1 say which do (see settle).
--- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), then all
--- cursors that it settles or may wake by (partition, group), then tries queues. Push before
--- settlement: the other way round deadlocks with pushes.
+-- Pushes and settles, completely or not at all. Returns rows of kind 0, one per slot of the push
+-- (as push), and of kind 1 (as settle). If a slot has a state other than 0, nothing was written,
+-- and the node tries again as after a push (state 8: pushes are refused). If an item names no
+-- message, nothing was written, and the rows of kind 1 say which do (see settle). Lock order:
+-- partitions by id (waits, by lock_timeout), then all cursors that it settles or may wake by
+-- (partition, group), then tries queues. The push comes before the settlement: the other way round
+-- deadlocks with pushes.
 
 CREATE OR REPLACE FUNCTION @schema@.transact(
     p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
@@ -91,7 +91,7 @@ BEGIN
         PERFORM @schema@.push_store(p_partitions, p_lens, w_first, w_at, p_chunk_slots,
             p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids,
             p_ends, p_traces, p_producers);
-        -- All of them, idle or not: the settlement may just have put a cursor to sleep.
+        -- All cursors, idle or not: the settlement may just have put a cursor to sleep.
         PERFORM @schema@.cursor_wake(w_partition, w_queue, w_wait, w_strict);
     END IF;
 END

@@ -1,5 +1,5 @@
--- Removes the oldest entries of the audit that are older than a span in microseconds.
--- Called by: AccessStore::prune_audit. Lock order: entries by age.
+-- Removes the oldest audit events that are older than a span in microseconds. Lock order: entries
+-- by age.
 WITH old AS (
     SELECT a.number FROM @schema@.audit a
     WHERE a.at < @schema@.clock() - $1::bigint * interval '1 microsecond'

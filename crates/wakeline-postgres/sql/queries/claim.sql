@@ -1,4 +1,4 @@
--- Leases messages to the requests of some lines. Called by: QueueStore::claim.
+-- Leases messages to the requests of some lines.
 SELECT line, request, state, next_due_us, clock_at, hand_over, partition_id, group_id, queue,
     partition, namespace, task, lease_us, retry_offsets, retry_failures, first_offset, created_at, ids, txn_ids,
     trace_ids, producers, body_start, ends, body

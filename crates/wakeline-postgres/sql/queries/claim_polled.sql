@@ -1,5 +1,5 @@
--- As claim.sql, by a node that hears no notifications: one row more, of line 0, if messages wait to
--- be taken over from incoming. Called by: QueueStore::claim.
+-- As claim.sql, for a node that receives no notifications: one more row, of line 0, if rows wait in
+-- incoming to be taken over.
 SELECT line, request, state, next_due_us, clock_at, hand_over, partition_id, group_id, queue,
     partition, namespace, task, lease_us, retry_offsets, retry_failures, first_offset, created_at, ids, txn_ids,
     trace_ids, producers, body_start, ends, body

@@ -1,2 +1,2 @@
--- The store's clock. Called by: claim and seek, to refuse moments that lie in the future.
+-- Reads the store's clock.
 SELECT @schema@.clock()

@@ -1,4 +1,4 @@
--- How many dead letters there are. Called by: QueueDeadLetters::dead_letters.
+-- Counts dead letters.
 SELECT count(*) FROM @schema@.dead_letters d JOIN @schema@.queues q USING (queue_id)
 WHERE ($1::text IS NULL OR q.name = $1) AND ($2::text IS NULL OR d.group_name = $2)
     AND ($3::text IS NULL OR d.partition = $3) AND ($4::bigint IS NULL OR d.dead_letter_id = $4)

@@ -1,5 +1,4 @@
--- Why the newest dead letters were given up, so many of them ($1), by queue and error, the most
--- frequent first. Called by: QueueTallies::dead_letter_errors.
+-- Counts the errors of the newest $1 dead letters by queue and error, the most frequent first.
 SELECT q.name, d.error, count(*) FROM (
     SELECT x.queue_id, x.error FROM @schema@.dead_letters x ORDER BY x.dead_letter_id DESC LIMIT $1
 ) d JOIN @schema@.queues q ON q.queue_id = d.queue_id

@@ -1,4 +1,4 @@
--- Dead letters, newest first. Called by: QueueDeadLetters::dead_letters.
+-- Returns dead letters, newest first.
 SELECT d.dead_letter_id, d.id, d.txn_id, d.trace_id, d.partition_id, q.name, d.partition,
     d.group_name, d.error, d.failures, d.payload, d.producer, d.created_at, d.failed_at
 FROM @schema@.dead_letters d JOIN @schema@.queues q USING (queue_id)

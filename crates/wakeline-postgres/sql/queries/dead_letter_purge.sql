@@ -1,5 +1,5 @@
--- Removes some ($8) dead letters; tells how many. In order of their numbers, as jobs lock them.
--- Called by: QueueDeadLetters::purge_dead_letters.
+-- Removes at most $8 dead letters and returns their number. They are locked in order of their
+-- numbers, as by jobs.
 WITH doomed AS MATERIALIZED (
     SELECT d.dead_letter_id
     FROM @schema@.dead_letters d JOIN @schema@.queues q USING (queue_id)

@@ -1,5 +1,5 @@
--- Transaction ids of a partition from an offset on, a page of them. Called by: push, after
--- dedup_start.
+-- Returns a page of the transaction ids of a partition, beginning with an offset. A node runs it
+-- after dedup_start.
 SELECT first_offset, created_at, array_to_string(txn_ids, E'\n')
 FROM @schema@.segments WHERE partition_id = $1 AND first_offset >= $2
 ORDER BY first_offset LIMIT 500

@@ -1,2 +1,2 @@
--- Children of some instances, a page. Called by: FlowAdmin::delete_instances, delete_matching.
+-- Returns a page of the children of some instances.
 SELECT place, lane, instance, ended FROM @schema@.flow_below($1, $2, $3)

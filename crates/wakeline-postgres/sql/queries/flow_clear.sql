@@ -1,4 +1,3 @@
--- Goes on with a deletion. Called by: FlowAdmin::delete_instances, delete_matching,
--- prune, clear_deleted.
+-- Continues a deletion.
 SELECT o_count, o_executions, o_events, o_messages, o_watched, o_more, o_due_us
 FROM @schema@.flow_clear($1, $2)

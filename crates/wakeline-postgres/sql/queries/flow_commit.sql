@@ -1,4 +1,4 @@
--- Commits turns. Called by: FlowStore::commit_turn.
+-- Commits turns.
 SELECT c.kind, c.codes, c.lasts, c.outcomes, c.command, c.watched, c.due_us, c.what, c.activity,
     c.slot, c.state, c.first_offset, c.created_at, c.window_secs, c.wait_secs, c.namespace, c.task,
     c.known_txns, c.known_ids, c.known_offsets, c.delta_firsts, c.delta_ats, c.delta_txns, t.*, w.*

@@ -1,4 +1,4 @@
--- Commits turns the short way. Called by: FlowStore::commit_turn.
+-- Commits plain turns.
 SELECT c.kind, c.codes, c.lasts, NULL::smallint[], c.command, c.watched, c.due_us, c.what,
     c.activity, w.*
 FROM @schema@.flow_commit_plain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,

@@ -1,4 +1,4 @@
--- How much waits in the whole store. Called by: FlowReader::depths.
+-- Counts what waits in the whole store.
 SELECT m.messages, w.total - w.leased, l.leased, w.leased, m.delayed, i.states, i.counts,
     e.executions, e.events
 FROM (SELECT @schema@.clock() AS at) AS now

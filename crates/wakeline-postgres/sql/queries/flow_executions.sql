@@ -1,4 +1,4 @@
--- The executions of an instance, oldest first. Called by: FlowReader::executions.
+-- Returns the executions of an instance, oldest first.
 SELECT e.execution, nullif(e.version, ''), e.state, e.output, e.last_event, e.history_bytes,
     e.started_at, e.ended_at
 FROM @schema@.flow_lanes l

@@ -1,6 +1,5 @@
--- A piece of the history of an execution: as many batches as fit, and one more without its events,
--- which says where to read on. One row without a batch if there is none. Called by:
--- FlowReader::history.
+-- Returns a part of the history of an execution: as many batches as fit, and one more without its
+-- events, which shows where to continue. One row without a batch if there is none.
 SELECT e.execution, b.first_event, b.last_event,
     CASE WHEN b.place <= 1000 AND (b.place = 1 OR b.bytes <= $4::bigint) THEN b.events END
 FROM @schema@.flow_lanes l

@@ -1,6 +1,6 @@
--- Instances by name, in order; whether a start waits where there is none, which is pending.
--- A node of an earlier release does not write when an instance was started: then it is now.
--- Called by: FlowReader::instance.
+-- Returns instances by name, in order; for a missing one, whether a start message waits, and then
+-- it is pending. A node of an earlier release does not write when an instance was started: then the
+-- current time is returned.
 SELECT coalesce(l.phase, 0)::smallint, EXISTS (
         SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
     l.instance, coalesce(i.name, split_part(c.name, '@', 1)) AS name,

@@ -1,5 +1,5 @@
--- The key-value state as it stands: what the execution changed over the state it began with.
--- Called by: FlowReader::kv.
+-- Returns the current key-value state: the state at the begin of the execution with the changes of
+-- the execution.
 SELECT k.key, k.value, k.execution, k.updated_at
 FROM @schema@.flow_lanes l
 CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
--- A page of instances, newest first. Called by: FlowReader::list_instances. Both branches walk an
--- index in this order: pending instances are lanes without a row in flow_instances. $5: not used;
--- flow_list_parent has the parent there.
+-- Returns a page of instances, newest first. Both branches read an index in this order: pending
+-- instances are lanes without a row in flow_instances. $5 is not used; flow_list_parent has the
+-- parent there.
 SELECT x.* FROM (
     (SELECT i.instance, i.name, nullif(e.version, '') AS version, c.name AS capability, i.state,
         CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END AS suspended,

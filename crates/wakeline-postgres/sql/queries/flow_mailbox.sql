@@ -1,4 +1,4 @@
--- Messages in the lane of an instance, in order. Called by: MailboxReader::waiting_messages.
+-- Returns the messages in the lane of an instance, in order.
 SELECT m.seq, m.visible_at, m.payload FROM @schema@.flow_lanes l
 JOIN @schema@.flow_messages m ON m.lane_id = l.lane_id
 WHERE l.instance = $1

@@ -1,5 +1,5 @@
--- Ids under which messages wait and that were never started, behind one. Walks flow_lanes_early.
--- Called by: MailboxReader::early_mailboxes.
+-- Returns ids under which messages wait and that were never started, after a given id. Uses the
+-- index flow_lanes_early.
 SELECT l.instance, (
         SELECT count(*) FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id) AS messages, (
         SELECT min(m.visible_at) FROM @schema@.flow_messages m

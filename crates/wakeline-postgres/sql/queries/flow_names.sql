@@ -1,2 +1,2 @@
--- The numbers of capabilities, tags or names of activities. Called by: whoever names one that is not known yet.
+-- Returns the numbers of capabilities, tags or activity names.
 SELECT name, id FROM @schema@.flow_names($1, $2)

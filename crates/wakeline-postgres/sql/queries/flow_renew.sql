@@ -1,2 +1,2 @@
--- Moves the end of leases. Called by: FlowStore::renew.
+-- Extends leases.
 SELECT token, state FROM @schema@.flow_renew($1, $2, $3, $4)

@@ -1,4 +1,4 @@
--- How much an instance holds. Called by: FlowReader::stats.
+-- Counts what an instance stores.
 SELECT coalesce(e.last_event, 0), coalesce(e.history_bytes, 0),
     (SELECT count(*) FROM @schema@.flow_messages m WHERE m.lane_id = i.lane_id),
     (SELECT count(*) FROM @schema@.flow_work w WHERE w.lane_id = i.lane_id),

@@ -1,2 +1,2 @@
--- Holds an instance back. Called by: FlowAdmin::suspend, FlowAdmin::suspend_turn.
+-- Suspends an instance.
 SELECT @schema@.flow_suspend($1, $2, $3, $4, $5)

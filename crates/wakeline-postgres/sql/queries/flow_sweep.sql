@@ -1,2 +1,2 @@
--- How long until each line has something. Called by: FlowStore::sweep_flow.
+-- Returns the time until each line has something.
 SELECT line, due_us FROM @schema@.flow_sweep($1)

@@ -1,2 +1,2 @@
--- An instance and all below it, parents before children. Called by: FlowReader::tree.
+-- Returns an instance and all its descendants, parents before children.
 SELECT o_instances FROM @schema@.flow_tree($1)

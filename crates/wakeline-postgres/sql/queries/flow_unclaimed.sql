@@ -1,10 +1,9 @@
--- Turns and activities that could be claimed for so long and were not; longest first. Of available
--- work due_at says since when; a node of an earlier release does not write it. Turns of ended
--- instances (phase 2) only clean up, and are left out.
--- Work is found by the indexes of claims: from one route to the next, and of each route the first $2
--- in order of insertion, or of their time if they are delayed or leased. So it reads no more,
--- however much work is leased or waits for its time.
--- Called by: FlowAdmin::unclaimed.
+-- Returns turns and activities that have been claimable for a time without being claimed, longest
+-- first. For available work due_at is the time since when; a node of an earlier release does not
+-- write it. Turns of ended instances (phase 2) only clean up, and are left out. Work is found by
+-- the indexes of claims: from one route to the next, and of each route the first $2 in order of
+-- insertion, or of their time if they are delayed or leased. So it reads no more, however much work
+-- is leased or delayed.
 WITH RECURSIVE until AS (
     SELECT @schema@.clock() - $1::bigint * interval '1 microsecond' AS at
 ), ready (route) AS (

@@ -1,5 +1,5 @@
--- The same as flow_unclaimed, of some instances; of each $2 at most, found among its oldest thousand
--- activities. Called by: FlowAdmin::unclaimed.
+-- The same as flow_unclaimed for some instances; of each at most $2, found among its oldest
+-- thousand activities.
 SELECT x.* FROM (SELECT @schema@.clock() - $1::bigint * interval '1 microsecond' AS at) AS until
 CROSS JOIN unnest($3::text[]) AS i (instance)
 JOIN @schema@.flow_lanes l ON l.instance = i.instance

@@ -1,2 +1,2 @@
--- Notes that somebody waits for some outcomes, and reads them. Called by: FlowReader::watch.
+-- Records that a waiter watches some outcomes, and reads them.
 SELECT * FROM @schema@.flow_watch($1)

@@ -1,4 +1,4 @@
--- Activities of an instance that have not ended, oldest first. Called by: WorkRetries::pending_work.
+-- Returns the activities of an instance that have not ended, oldest first.
 SELECT w.execution, w.activity, w.attempts,
     w.lease_token IS NOT NULL AND w.due_at > c.now,
     CASE WHEN w.lease_token IS NULL AND w.due_at > c.now THEN w.due_at END,

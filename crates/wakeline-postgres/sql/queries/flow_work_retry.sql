@@ -1,5 +1,4 @@
--- Gives an activity back after a try that failed, and notes why. Called by: WorkRetries::retry_work.
--- Lock order: the work.
+-- Releases an activity after a failed attempt, and records the error. Lock order: the work.
 WITH c AS MATERIALIZED (SELECT @schema@.clock() AS now), given AS (
     UPDATE @schema@.flow_work w SET lease_token = NULL, last_error = $4,
         state = CASE WHEN $3::bigint > 0 THEN 1 ELSE 0 END,

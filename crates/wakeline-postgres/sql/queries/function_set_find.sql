@@ -1,8 +1,8 @@
--- Where a complete set of functions is: $1 is its checksum, $2 the names of its functions, $3 the main
--- schema. No row if one of them is missing, as after a restore of the main schema alone or in place:
--- dropping a table drops the functions that return its rows. Nor if the set's schema belongs to
--- somebody who neither owns the main schema or its tables nor is the caller: functions that another
--- role put there are not ours. Called by: migrate.
+-- Returns the schema of a complete set of functions: $1 is its checksum, $2 the names of its
+-- functions, $3 the main schema. No row if one of them is missing, as after a restore of the main
+-- schema alone or in place: dropping a table drops the functions that return its rows. Nor if the
+-- owner of the set's schema is neither the owner of the main schema or its tables nor the caller:
+-- functions that another role created there are not ours.
 SELECT s.place
 FROM @schema@.function_sets s
 JOIN pg_namespace main ON main.nspname = $3

@@ -1,2 +1,2 @@
--- Whether the caller may create a schema for a set of functions. Called by: migrate_up.
+-- Returns whether the caller may create a schema for a set of functions.
 SELECT has_database_privilege(current_database(), 'CREATE') AS may

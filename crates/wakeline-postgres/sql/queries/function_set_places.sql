@@ -1,2 +1,2 @@
--- The schemas of all sets of functions, of any release. Called by: remove_schema.
+-- Returns the schemas of all sets of functions, of any release.
 SELECT place FROM @schema@.function_sets WHERE place IS NOT NULL

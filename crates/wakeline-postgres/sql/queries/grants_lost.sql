@@ -1,5 +1,6 @@
--- Which of those grants are lost, because their table or view was dropped and created again under the
--- same name. One for a column that is no more is given up. Called by: migrate_up, after migrations.
+-- Returns those of the given privileges that are lost, because their table or view was dropped and
+-- created again under the same name. A privilege on a column that no longer exists is ignored. It
+-- runs after migrations.
 SELECT g.statement
 FROM unnest($2::oid[], $3::text[], $4::text[], $5::text[])
     WITH ORDINALITY AS g (former, name, attribute, statement, ord)

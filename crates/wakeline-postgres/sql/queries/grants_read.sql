@@ -1,5 +1,5 @@
--- What others than its owner may do with each table and view of a schema, as statements that would
--- grant it again. Called by: migrate_up, before migrations.
+-- Returns the privileges of roles other than the owner on each table and view of a schema, as
+-- statements that would give them again. It runs before migrations.
 SELECT c.oid, c.relname::text AS name, a.attname::text AS attribute,
     format('GRANT %s%s ON %I.%I TO %s%s', a.privilege_type,
         CASE WHEN a.attname IS NOT NULL THEN format(' (%I)', a.attname) END, n.nspname, c.relname,

@@ -1,2 +1,2 @@
--- Begins a group, one step. Called by: QueueStore::claim, until it returns true.
+-- Executes one step of creating a group.
 SELECT @schema@.group_begin($1, $2, $3, $4, $5, $6, $7)

@@ -1,2 +1,2 @@
--- Forgets a group. Called by: QueueAdmin::delete_group.
+-- Deletes a group.
 SELECT queue, namespace, task, cursors FROM @schema@.group_delete($1, $2)

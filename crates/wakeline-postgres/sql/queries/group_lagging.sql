@@ -1,6 +1,5 @@
--- Partitions in which a group is behind by at least so long ($3, microseconds), the oldest message
--- first. Cursors with nothing to do are not looked at: they have no due_at.
--- Called by: QueueGroups::lagging.
+-- Returns partitions in which a group is behind by at least a time ($3, microseconds), the oldest
+-- message first. Cursors with nothing to do are not read: they have no due_at.
 SELECT q.name, g.name, p.name, p.partition_id, p.next_offset, p.next_offset - c.next_offset
         + c.parked + coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(
             c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint

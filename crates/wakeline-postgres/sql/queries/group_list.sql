@@ -1,6 +1,6 @@
--- Groups with their lag: all, or those of one name. How old the oldest message is that is unread or
--- unsettled is read off its segment, one index descent for each cursor that has something to do.
--- Called by: QueueGroups::groups.
+-- Returns groups with their lag: all, or those of one name. The age of the oldest message that is
+-- unread or unsettled is read from its segment, one index descent for each cursor that has
+-- something to do.
 SELECT q.name, g.name, g.mode, g.from_at, g.created_at, count(c.partition_id),
     count(c.partition_id) FILTER (WHERE c.lag > 0), coalesce(sum(c.lag), 0)::bigint,
     count(c.partition_id) FILTER (WHERE c.lease_until > n.now_at), min(c.oldest_at), max(n.now_at), g.polled_at,

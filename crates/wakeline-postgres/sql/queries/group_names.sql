@@ -1,2 +1,2 @@
--- The names of groups. Called by: AccessStore::groups_of.
+-- Returns the names of groups.
 SELECT group_id, name FROM @schema@.groups WHERE group_id = ANY ($1)

@@ -1,6 +1,5 @@
--- Groups partition by partition: of a group or all, in a queue or all. How old the oldest message
--- is that is unread or unsettled is read off its segment, one index descent each.
--- Called by: QueueGroups::group_partitions.
+-- Returns groups by partition: of a group or all, in a queue or all. The age of the oldest message
+-- that is unread or unsettled is read from its segment, one index descent each.
 SELECT q.name, g.name, p.name, p.partition_id, p.next_offset, p.next_offset - c.next_offset
         + c.parked + coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(
             c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint

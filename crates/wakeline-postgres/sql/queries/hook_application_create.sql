@@ -1,2 +1,2 @@
--- Makes an application. Called by: HookCatalog::create_application.
+-- Creates an application.
 SELECT * FROM @schema@.hook_application_create($1, $2, $3, $4, $5, $6, $7)

@@ -1,2 +1,2 @@
--- Removes an application. Called by: HookCatalog::delete_application.
+-- Deletes an application.
 SELECT o_gone, o_application, o_more FROM @schema@.hook_application_delete($1, $2)

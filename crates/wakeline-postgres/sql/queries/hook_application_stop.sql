@@ -1,2 +1,2 @@
--- Stops endpoints of a deleted application. Called by: HookCatalog::delete_application.
+-- Stops endpoints of a deleted application.
 SELECT @schema@.hook_application_stop($1, 500)

@@ -1,4 +1,4 @@
--- A page of an application's attempts. Called by: HookReader::attempts.
+-- Returns a page of an application's attempts.
 SELECT t.attempt_id, t.message_id, t.endpoint_id, t.attempt_no, t.outcome, t.manual, t.began_at,
     t.took_us, t.status, CASE WHEN $12 THEN t.response END AS response, t.error, t.url
 FROM @schema@.hook_attempts t

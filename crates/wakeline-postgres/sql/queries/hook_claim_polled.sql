@@ -1,5 +1,5 @@
--- As hook_claim.sql, by a node that hears no notifications: one row more, of kind 3, if messages wait
--- to be taken over from incoming. Called by: HookStore::claim_deliveries.
+-- As hook_claim.sql, for a node that receives no notifications: one more row, of kind 3, if rows
+-- wait in incoming to be taken over.
 SELECT kind, line, code, due_us, endpoint, application, url, headers, secrets, secret_ends, options,
     ask, grp, delivery, key, attempt_no, scheduled_no, manual, message, event_type, event_id, channels,
     created_at, payload, now_at, lease_us

@@ -1,7 +1,7 @@
--- A page of a message's deliveries, by endpoint. Called by: HookReader::deliveries.
+-- Returns a page of a message's deliveries, by endpoint.
 SELECT d.message_id, d.endpoint_id,
     @schema@.hook_delivery_state(
-        -- What waits for a deleted endpoint will be cancelled, as soon as somebody comes to it.
+        -- Deliveries that wait for a deleted endpoint will be cancelled by background work.
         CASE WHEN d.state = 0 AND e.deleted_at IS NOT NULL THEN 4::smallint ELSE d.state END,
         d.attempts, d.due_at,
         s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL, g.gate, c.now) AS state,

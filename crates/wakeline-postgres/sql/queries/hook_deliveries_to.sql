@@ -1,8 +1,7 @@
--- The deliveries of some messages to an endpoint, with the places of the messages. Called by:
--- HookReader::deliveries_to.
+-- Returns the deliveries of some messages to an endpoint, with the positions of the messages.
 SELECT x.ord, d.message_id, d.endpoint_id,
     @schema@.hook_delivery_state(
-        -- What waits for a deleted endpoint will be cancelled, as soon as somebody comes to it.
+        -- Deliveries that wait for a deleted endpoint will be cancelled by background work.
         CASE WHEN d.state = 0 AND e.deleted_at IS NOT NULL THEN 4::smallint ELSE d.state END,
         d.attempts, d.due_at,
         s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL, g.gate, c.now) AS state,

@@ -1,3 +1,3 @@
--- Stores messages, with leases for asks. Called by: HookStore::emit, settle_deliveries.
+-- Stores messages, with leases for requests.
 SELECT * FROM @schema@.hook_emit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)

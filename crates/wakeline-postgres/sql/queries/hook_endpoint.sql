@@ -1,4 +1,4 @@
--- An endpoint. Called by: HookCatalog::endpoint, and after changes.
+-- Returns an endpoint.
 SELECT e.endpoint_id, e.application_id, e.uid, e.url, e.description, e.event_types, e.channels,
     s.disabled, e.metadata, e.headers, e.options, e.version, e.created_at, e.updated_at,
     s.failing_since,

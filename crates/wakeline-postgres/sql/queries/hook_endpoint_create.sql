@@ -1,3 +1,3 @@
--- Makes an endpoint. Called by: HookCatalog::create_endpoint.
+-- Creates an endpoint.
 SELECT * FROM @schema@.hook_endpoint_create($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
     $14, $15, $16, $17)

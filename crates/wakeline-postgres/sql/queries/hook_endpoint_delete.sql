@@ -1,2 +1,2 @@
--- Removes an endpoint. Called by: HookCatalog::delete_endpoint.
+-- Deletes an endpoint.
 SELECT o_gone, o_more FROM @schema@.hook_endpoint_delete($1, $2, $3, $4)

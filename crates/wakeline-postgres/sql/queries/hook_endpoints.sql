@@ -1,4 +1,4 @@
--- A page of an application's endpoints. Called by: HookCatalog::endpoints.
+-- Returns a page of an application's endpoints.
 SELECT e.endpoint_id, e.application_id, e.uid, e.url, e.description, e.event_types, e.channels,
     s.disabled, e.metadata, e.headers, e.options, e.version, e.created_at, e.updated_at,
     s.failing_since,

@@ -1,2 +1,2 @@
--- Removes an event type. Called by: HookCatalog::delete_event_type.
+-- Deletes an event type.
 DELETE FROM @schema@.hook_event_types WHERE name = $1 RETURNING name

@@ -1,4 +1,4 @@
--- A page of event types; archived ones if $2. Called by: HookCatalog::event_types.
+-- Returns a page of event types, including archived ones if $2.
 SELECT t.name, t.description, t.schemas, t.enforced, t.archived, t.deprecated, t.feature_flag,
     t.group_name, t.created_at, t.updated_at
 FROM @schema@.hook_event_types t

@@ -1,2 +1,2 @@
--- Moves the ends of leases. Called by: HookStore::extend_deliveries.
+-- Extends leases.
 SELECT * FROM @schema@.hook_extend($1, $2, $3)

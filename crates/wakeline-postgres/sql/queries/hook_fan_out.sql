@@ -1,2 +1,2 @@
--- Makes a piece of the deliveries that emits have left for later. Called by: HookAdmin::do_chores.
+-- Creates a batch of the deliveries that emits have left for later.
 SELECT * FROM @schema@.hook_fan_out($1, $2)

@@ -1,4 +1,4 @@
--- A page of an application's messages. Called by: HookReader::messages.
+-- Returns a page of an application's messages.
 SELECT m.message_id, m.application_id, m.event_type, m.event_id, m.channels, m.created_at,
     CASE WHEN $9 THEN m.payload END AS payload
 FROM @schema@.hook_messages m

@@ -1,2 +1,2 @@
--- Gives deliveries back. Called by: HookStore::release_deliveries.
+-- Releases deliveries.
 SELECT * FROM @schema@.hook_release($1, $2)

@@ -1,4 +1,4 @@
--- The keys that sign for an endpoint. Called by: HookCatalog::secrets.
+-- Returns the valid keys of an endpoint.
 SELECT x.sealed, x.until
 FROM @schema@.hook_endpoints e,
     unnest(e.secrets, e.secret_ends) WITH ORDINALITY AS x (sealed, until, ord)

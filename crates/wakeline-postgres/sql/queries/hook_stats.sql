@@ -1,5 +1,5 @@
--- How the deliveries of an endpoint stand: of the newest 100,000, so that it ends soon however many it
--- has had. Called by: HookReader::endpoint_stats.
+-- Counts the deliveries of an endpoint by state, among the newest 100,000, so that the query ends
+-- soon however many there are.
 SELECT count(*) FILTER (WHERE d.state = 2) AS delivered,
     count(*) FILTER (WHERE d.state = 0) AS waiting,
     count(*) FILTER (WHERE d.state = 1) AS in_flight,

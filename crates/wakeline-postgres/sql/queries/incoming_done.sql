@@ -1,2 +1,2 @@
--- Removes rows that were pushed. Called by: IncomingPump.
+-- Removes rows that were taken over.
 DELETE FROM @schema@.incoming WHERE seq = ANY ($1)

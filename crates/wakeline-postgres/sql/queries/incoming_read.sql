@@ -1,6 +1,5 @@
--- The next rows to take over, at most $2 of them and about $3 bytes, but at least one, with what their
--- queues say of lanes and limits; those of some queues ($1), which are full, are passed over.
--- Called by: IncomingPump.
+-- Returns the next rows to take over, at most $2 of them and about $3 bytes, but at least one, with
+-- the lanes and limits of their queues; rows of some queues ($1), which are full, are skipped.
 SELECT i.seq, i.queue, i.partition, i.payload::text AS payload, i.transaction_id, i.deliver_at,
     i.application, i.event_type, i.event_id, i.channels, i.message_id,
     coalesce(q.lanes, 0) AS lanes,

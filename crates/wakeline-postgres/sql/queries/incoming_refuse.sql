@@ -1,2 +1,2 @@
--- Sets a row aside that cannot be pushed or emitted. Called by: IncomingPump.
+-- Quarantines a row that cannot be pushed or emitted.
 UPDATE @schema@.incoming SET refused = $2 WHERE seq = $1

@@ -1,5 +1,4 @@
--- Notes that keys are used, at most once a minute. Called by: AccessStore::touch_keys.
--- Lock order: keys by id, passing over those that others hold.
+-- Records that keys are used, at most once a minute. Lock order: keys by id, skipping locked ones.
 WITH used AS (
     SELECT k.key_id FROM @schema@.api_keys k
     WHERE k.key_id = ANY ($1)

@@ -1,6 +1,6 @@
--- To whom the message at an offset was delivered, when, and how that ended: 0 not yet, 1 acked, 2
--- failed, 3 expired, 4 released. A lease that ran out is told as it will be once its cursor is
--- looked at again. Called by: QueueAdmin::message.
+-- Returns to whom the message at an offset was delivered, when, and how that ended: 0 open, 1
+-- acked, 2 failed, 3 expired, 4 released. A lease that has expired is shown as it will be recorded
+-- once its cursor is processed again.
 SELECT g.name, e.worker, e.offered_at, e.leased_until, e.ended_at, CASE
         WHEN e.failed @> $2::bigint THEN 2
         WHEN e.expired @> $2::bigint THEN 3

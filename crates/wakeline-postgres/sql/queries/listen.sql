@@ -1,2 +1,2 @@
--- Hears the hints of this schema. Called by: HintListener, on a connection of its own.
+-- Listens to the hints of this schema.
 LISTEN @channel@

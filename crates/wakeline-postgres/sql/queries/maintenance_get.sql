@@ -1,3 +1,2 @@
--- What is suspended.
--- Called by: QueueMaintenance::maintenance.
+-- Returns what is suspended.
 SELECT m.pushes, m.pops_paused FROM @schema@.maintenance m WHERE m.one

@@ -1,3 +1,2 @@
--- How many messages are held back, by an index of these alone.
--- Called by: QueueMaintenance::held_messages.
+-- Counts held messages, by an index of only these.
 SELECT count(*) FROM @schema@.scheduled s WHERE s.held

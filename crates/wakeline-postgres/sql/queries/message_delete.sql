@@ -1,2 +1,2 @@
--- Deletes a message for all groups. Called by: QueueMessages::delete_message.
+-- Deletes a message for all groups.
 SELECT * FROM @schema@.message_delete($1, $2)

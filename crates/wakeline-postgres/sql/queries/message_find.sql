@@ -1,4 +1,4 @@
--- The newest message of a transaction id in a partition. Called by: QueueAdmin::message.
+-- Returns the newest message of a transaction id in a partition.
 SELECT q.name, p.name, s.first_offset + t.n - 1, s.ids[t.n], s.trace_ids[t.n],
     substring(s.body FROM coalesce(s.ends[t.n - 1], 0) + 1
         FOR s.ends[t.n] - coalesce(s.ends[t.n - 1], 0)),

@@ -1,6 +1,6 @@
--- How each group of a queue stands with one message: 0 pending, 1 processing, 2 dead letter,
--- 3 completed; its failures, and the last error of those that try it again or have given it up.
--- Called by: QueueAdmin::message.
+-- Returns the state of one message for each group of a queue: 0 pending, 1 processing, 2 dead
+-- letter, 3 completed; its failures, and the last error of groups that retry it or have given it
+-- up.
 SELECT g.name, CASE
     WHEN c.lease_set @> $2::bigint AND c.lease_until > @schema@.clock() THEN 1
     WHEN c.lease_set @> $2::bigint OR c.next_offset <= $2 OR r.failures IS NOT NULL THEN 0

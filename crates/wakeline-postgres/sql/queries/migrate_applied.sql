@@ -1,2 +1,2 @@
--- Migrations that were applied to this schema, and with which text. Called by: migrate.
+-- Returns the migrations that were applied to this schema, with the checksums of their texts.
 SELECT name, checksum FROM @schema@.migrations

@@ -1,4 +1,4 @@
--- The record of migrations itself. Called by: migrate_up, under its advisory lock.
+-- Creates the record of migrations. Runs under the advisory lock of migrations.
 CREATE TABLE IF NOT EXISTS @schema@.migrations (
     name text PRIMARY KEY,
     checksum text NOT NULL,

@@ -1,2 +1,2 @@
--- Nodes that start at once migrate one after another. Called by: migrate_up.
+-- Takes the lock of migrations, so that nodes that start concurrently migrate one after another.
 SELECT pg_advisory_xact_lock($1)

@@ -1,2 +1,2 @@
--- Remembers an applied migration. Called by: migrate_up.
+-- Records an applied migration.
 INSERT INTO @schema@.migrations (name, checksum) VALUES ($1, $2)

@@ -1,2 +1,2 @@
--- The server's version, as a number. Called by: migrate.
+-- Returns the server's version as a number.
 SELECT current_setting('server_version_num')::integer AS version

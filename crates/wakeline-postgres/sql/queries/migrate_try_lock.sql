@@ -1,2 +1,2 @@
--- The lock of migrations, if nobody holds it. Called by: drop_unused.
+-- Takes the lock of migrations if it is free.
 SELECT pg_try_advisory_xact_lock($1) AS locked

@@ -1,2 +1,2 @@
--- Takes a node out of the running ones. Called by: HintListener.
+-- Removes a node from the running ones.
 SELECT @schema@.node_leave($1)

@@ -1,2 +1,2 @@
--- Removes dead nodes and returns the others. Called by: the notifier.
+-- Removes dead nodes and returns the others.
 SELECT node_id FROM @schema@.node_reap() AS node_id

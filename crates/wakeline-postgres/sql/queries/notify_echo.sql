@@ -1,2 +1,2 @@
--- Tells everyone something, the sender too. Called by: HintListener, to see whether its LISTEN works.
+-- Sends a notification to all nodes, including the sender.
 SELECT pg_notify('@channel@', $1)

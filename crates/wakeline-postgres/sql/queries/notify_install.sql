@@ -1,2 +1,2 @@
--- Puts triggers in place, or takes them away. Called by: PostgresStore::connect, and HintListener.
+-- Installs or removes triggers.
 SELECT @schema@.notify_install($1, $2, $3) AS changed

@@ -1,3 +1,2 @@
--- Keeps the triggers in place for as long as this connection lives. Called by: HintListener, for a node
--- that wants them.
+-- Keeps the triggers in place as long as this connection lives, for a node that needs them.
 SELECT pg_advisory_lock_shared($1)

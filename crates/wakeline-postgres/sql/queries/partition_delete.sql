@@ -1,2 +1,2 @@
--- Removes a partition. Called by: QueueMessages::delete_partition.
+-- Removes a partition.
 SELECT @schema@.partition_delete($1, $2)

@@ -1,4 +1,4 @@
--- Partitions of a queue or of all, in order of their numbers. Called by: QueueMessages::partitions.
+-- Returns partitions of a queue or of all, in order of their numbers.
 SELECT q.name, q.namespace, q.task, p.name, p.partition_id, p.next_offset,
     CASE WHEN p.next_offset > 0 THEN p.last_push_at END
 FROM @schema@.partitions p JOIN @schema@.queues q ON q.queue_id = p.queue_id

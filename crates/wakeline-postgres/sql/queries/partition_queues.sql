@@ -1,3 +1,3 @@
--- The queues of partitions. Called by: AccessStore::queues_of.
+-- Returns the queues of partitions.
 SELECT p.partition_id, q.name FROM @schema@.partitions p JOIN @schema@.queues q USING (queue_id)
 WHERE p.partition_id = ANY ($1)

@@ -1,2 +1,2 @@
--- Whether a statement can be run. Called by: StoreAdmin::ping.
+-- Checks whether a statement can be run.
 SELECT 1

@@ -1,3 +1,2 @@
 -- Removes messages of a queue or of one of its partitions, step by step.
--- Called by: QueueMessages::clear_queue, clear_partition.
 SELECT * FROM @schema@.queue_clear($1, $2, $3, $4)

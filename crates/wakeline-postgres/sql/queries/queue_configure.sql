@@ -1,2 +1,2 @@
--- Replaces a queue's options. Called by: QueueAdmin::configure.
+-- Changes a queue's options.
 SELECT @schema@.queue_configure($1, $2, $3, $4::text::jsonb)

@@ -1,2 +1,2 @@
--- Takes a queue out of sight. Called by: QueueAdmin::delete_queue.
+-- Makes a queue disappear; its rows are purged later.
 SELECT @schema@.queue_delete($1)

@@ -1,5 +1,5 @@
--- What the groups of a queue have lost: what housekeeping added up, and what it has yet to add.
--- Called by: QueueKeeper::losses.
+-- Returns what the groups of a queue have lost: what housekeeping has summed up, and what it has
+-- not yet.
 SELECT coalesce(h.expired, 0) + l.expired, coalesce(h.evicted, 0) + l.evicted,
     coalesce(h.dropped, 0) + l.dropped
 FROM @schema@.queues q

@@ -1,2 +1,2 @@
--- Removes some rows of deleted queues. Called by: QueueAdmin::delete_queue, QueueStore::sweep.
+-- Removes some rows of deleted queues.
 SELECT @schema@.queue_purge()

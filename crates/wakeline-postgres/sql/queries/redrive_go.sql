@@ -1,2 +1,2 @@
--- Carries a job on. Called by: QueueDeadLetters::do_queue_chores.
+-- Continues a job.
 SELECT * FROM @schema@.redrive_go($1)

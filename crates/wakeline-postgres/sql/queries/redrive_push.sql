@@ -1,3 +1,3 @@
--- Moves dead letters to a queue. Called by: QueueDeadLetters::do_queue_chores.
+-- Moves dead letters to a queue.
 SELECT * FROM @schema@.redrive_push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21)

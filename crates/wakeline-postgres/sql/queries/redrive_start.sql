@@ -1,2 +1,2 @@
--- Starts a job. Called by: QueueDeadLetters::start_redrive.
+-- Starts a job.
 SELECT @schema@.redrive_start($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)

@@ -1,3 +1,3 @@
--- Replaces a payload by the same, sealed anew. Called by: KeyedStore::rekey.
+-- Replaces a payload by the same one, encrypted with the active key.
 UPDATE @schema@.scheduled SET payload = $2 WHERE scheduled_id = $1
 RETURNING true

@@ -1,2 +1,2 @@
--- The newest release that installed something here. Called by: migrate.
+-- Returns the newest release that has installed functions here.
 SELECT release, oldest, api_checksum FROM @schema@.releases ORDER BY release DESC LIMIT 1

@@ -1,5 +1,5 @@
--- Scheduled messages of a queue ($1), of one key ($2) or all of them, in the order in which they are
--- due, after a place ($3, $4), $5 at most. Called by: QueueSchedule::scheduled. Reads only.
+-- Returns scheduled messages of a queue ($1), of one key ($2) or all of them, in the order in which
+-- they are due, after a position ($3, $4), at most $5. Reads only.
 SELECT s.scheduled_id, s.timer_key, s.id, s.txn_id, s.trace_id, s.producer, p.name AS partition,
     s.partition_id, s.scheduled_at, s.deliver_at, s.payload
 FROM @schema@.queues q

@@ -1,2 +1,2 @@
--- Marks queues in which messages are going to be scheduled. Called by: QueueStore::transact.
+-- Marks queues in which messages will be scheduled.
 SELECT @schema@.scheduled_mark($1)

@@ -1,5 +1,5 @@
--- A schema as lines of text in a fixed order: tables with their columns, constraints, indexes and
--- triggers, views, and functions with their signatures, in whichever schema they are. Called by: dump_schema.
+-- Returns a schema as lines of text in a fixed order: tables with their columns, constraints,
+-- indexes and triggers, views, and functions with their signatures, in whichever schema they are.
 WITH space AS (
     SELECT oid FROM pg_namespace
     WHERE nspname = $1 OR nspname IN (SELECT place FROM @schema@.function_sets)

@@ -1,11 +1,11 @@
--- Gives a session its settings. Where the session is shared with other clients, as behind a pooler
--- in transaction mode, they are those of the transaction alone: one that stayed would reach others.
--- A session is this client's own if it has the mark that the client sent when it connected.
--- A default of synchronous_commit that answers commits before they are on disk, or on the
--- synchronous standbys if there are any, is strengthened; a stronger one (remote_apply) stays. It is
--- set in any case, so that a default that is weakened later does not reach this session.
--- wakeline.hints: who hears of the session's commits is told by the node, not by triggers.
--- Called by: Connector, for each new session, and at the begin of each transaction of a shared one.
+-- Applies the settings of a session. If the session is shared with other clients, as behind a
+-- pooler in transaction mode, they apply only to the transaction: a setting that stayed would
+-- affect other clients. A session is this client's own if it has the mark that the client sent when
+-- it connected. A default of synchronous_commit that confirms commits before they are on disk, or
+-- on the synchronous standbys if there are any, is strengthened; a stronger one (remote_apply)
+-- stays. It is set in any case, so that a default that is weakened later does not affect this
+-- session. wakeline.hints: the node, not the triggers, notifies other nodes of the session's
+-- commits. It runs for each new session, and at the begin of each transaction of a shared one.
 SELECT s.shared, pg_backend_pid() AS pid,
     set_config('statement_timeout', '@statement_ms@', s.shared),
     set_config('idle_in_transaction_session_timeout', '@idle_ms@', s.shared),

@@ -1,6 +1,6 @@
--- Whether the server is at work on a statement of a session; NULL if it does not say (track_activities is
--- off). One that waits to hear from its client is not at work. One that sends is: a large result takes a while.
--- Called by: Connector::works_on, on another session.
+-- Returns whether the server executes a statement of a session; NULL if it does not report this
+-- (track_activities is off). A session that waits for its client does not execute one. A session
+-- that sends does: sending a large result takes a while.
 SELECT CASE WHEN a.pid IS NULL THEN false
     WHEN coalesce(a.state, 'disabled') = 'disabled' THEN NULL
     ELSE a.state = 'active'

@@ -1,5 +1,5 @@
--- Calls of this role's statements in this database whose text names a schema ($1), without those
--- that functions make. Called by: count_statements.
+-- Counts the calls of this role's statements in this database whose text contains the name of a
+-- schema ($1), without those that functions make.
 SELECT coalesce(sum(s.calls), 0)::bigint AS calls
 FROM @statements@ s
 WHERE s.toplevel AND position($1 IN s.query) > 0

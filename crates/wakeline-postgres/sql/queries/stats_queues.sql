@@ -1,5 +1,5 @@
--- What happened in queues from $1 to $2, in steps of $3 seconds: of one queue ($4) or all, nodes apart
--- ($5) or together. Called by: StatsStore::queue_stats.
+-- Returns statistics of queues from $1 to $2, in steps of $3 seconds: of one queue ($4) or all,
+-- nodes separately ($5) or together.
 SELECT to_timestamp(x.at), x.queue, CASE WHEN $5 THEN x.node END,
     sum(x.push_requests)::bigint, sum(x.push_messages)::bigint, sum(x.push_duplicates)::bigint,
     sum(x.pop_requests)::bigint, sum(x.pop_messages)::bigint, sum(x.pop_empty)::bigint,

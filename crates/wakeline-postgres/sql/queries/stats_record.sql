@@ -1,2 +1,2 @@
--- Writes down what a node counted. Called by: StatsStore::record_stats.
+-- Stores the statistics that a node has counted.
 SELECT @schema@.stats_record($1, $2, $3, $4, $5)

@@ -1,6 +1,6 @@
--- How long until each line has something; line 0 if deleted queues wait for their purge, line -1 if
--- messages wait to be taken over from incoming, line -2 when a job that redrives dead letters is due.
--- Called by: QueueStore::sweep.
+-- Returns the time until each line has something; line 0 if deleted queues wait for their purge,
+-- line -1 if rows wait in incoming to be taken over, line -2 when a job that redrives dead letters
+-- is due.
 SELECT line, due_us FROM @schema@.sweep($1, $2, $3, $4, $5, $6)
 UNION ALL
 SELECT 0, 0 WHERE EXISTS (SELECT FROM @schema@.deleted_queues)

@@ -1,5 +1,4 @@
--- The traces of the newest message of a transaction id, the oldest first.
--- Called by: QueueTraces::traces.
+-- Returns the traces of the newest message of a transaction id, the oldest first.
 SELECT t.trace_id, t.event_type, t.group_name, t.worker,
     ARRAY(SELECT n.name FROM @schema@.trace_names n WHERE n.trace_no = t.trace_no ORDER BY n.name),
     t.data, t.created_at

@@ -1,4 +1,4 @@
--- The traces of a name with their messages, the newest first. Called by: QueueTraces::traces_named.
+-- Returns the traces of a name with their messages, the newest first.
 SELECT t.trace_id, t.event_type, t.group_name, t.worker,
     ARRAY(SELECT n.name FROM @schema@.trace_names n WHERE n.trace_no = t.trace_no ORDER BY n.name),
     t.data, t.created_at,

@@ -1,4 +1,4 @@
--- How many traces a name has. Called by: QueueTraces::traces_named.
+-- Counts the traces of a name.
 SELECT count(*) FROM @schema@.trace_names x
 JOIN @schema@.traces t USING (trace_no)
 JOIN @schema@.partitions p USING (partition_id)

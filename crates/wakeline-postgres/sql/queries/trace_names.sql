@@ -1,4 +1,4 @@
--- The names of traces, those used last first. Called by: QueueTraces::trace_names.
+-- Returns the names of traces, the most recently used first.
 SELECT x.name, count(*), count(DISTINCT (t.partition_id, t.message_offset)), max(t.created_at)
 FROM @schema@.trace_names x
 JOIN @schema@.traces t USING (trace_no)

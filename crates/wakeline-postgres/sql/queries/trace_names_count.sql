@@ -1,4 +1,4 @@
--- How many names of traces there are. Called by: QueueTraces::trace_names.
+-- Counts the names of traces.
 SELECT count(DISTINCT x.name) FROM @schema@.trace_names x
 JOIN @schema@.traces t USING (trace_no)
 JOIN @schema@.partitions p USING (partition_id)

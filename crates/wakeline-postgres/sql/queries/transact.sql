@@ -1,4 +1,4 @@
--- Pushes and settles, all or nothing. Called by: QueueStore::transact.
+-- Pushes and settles, completely or not at all.
 SELECT kind, slot, state, first_offset, created_at, window_secs, wait_secs, namespace, task,
     known_txns, known_ids, known_offsets, delta_firsts, delta_ats, delta_txns,
     entry, held, lease_token, strict_fencing, items, dead, queue, partition, namespace, task, due_us

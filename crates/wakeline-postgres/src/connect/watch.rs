@@ -1,5 +1,5 @@
-//! Statements that are given up before their deadline, unless the server is at work on them: a
-//! connection that was lost silently looks like a slow database.
+//! Gives up statements before their deadline if the server does not execute them, because a
+//! connection that was lost silently otherwise looks like a slow database.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,26 +9,26 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
-use super::{Link, Params, Sql};
+use super::{Params, PgLink, Sql};
 use crate::promptness;
 use crate::session::Session;
 
-/// How long the answer may take of a statement that the server is no longer at work on.
+/// How long to wait for the answer of a statement that the server no longer executes.
 const ANSWER_WITHIN: Duration = Duration::from_millis(300);
 
-/// What becomes of a call if it cannot be found out whether the server is at work on it.
+/// What to do with a call if it is unknown whether the server executes it.
 #[derive(Debug, Clone, Copy)]
 enum Unwatched {
     GiveUp,
     Wait,
 }
 
-impl Link {
-    /// Runs one statement that is answered promptly as a rule: a connection that gives no answer
-    /// for a while is given up sooner than by the deadline, unless the server is at work on the
-    /// statement. See [`promptness`]. If the server cannot be asked, it may still execute the
-    /// statement and commit it. So this is only for a statement whose repetition finds what the
-    /// first one did.
+impl PgLink {
+    /// Runs a statement that is usually answered quickly. If there is no answer for a while, the
+    /// connection is given up before the deadline, unless the server executes the statement (see
+    /// [`promptness`]). If that cannot be found out, the server may still execute the statement and
+    /// commit it. Therefore use this only for statements whose repetition finds the results of the
+    /// first execution.
     pub(crate) async fn query_promptly(
         &self,
         operation: &'static str,
@@ -40,17 +40,18 @@ impl Link {
         let began = Instant::now();
         let span = self.promptness.span(operation, self.connector.deadline());
         let call = session.query_fresh(sql, params);
-        let answer = self.watch((span, Unwatched::GiveUp), &session, call).await;
-        // A server that is known to work, or to have nothing to say, says nothing of the span.
+        let answer = self.watch(span, Unwatched::GiveUp, &session, call).await;
+        // An answer after the span, from a server that was seen to execute the statement, does not
+        // show whether the span is adequate.
         if answer.is_none() || began.elapsed() < span {
             self.promptness.note(operation, began.elapsed(), span);
         }
         self.conclude(operation, &session, answer)
     }
 
-    /// As [`Self::query_promptly`], for a statement whose repetition does not find what the first
-    /// one did: it is given up before its deadline only once the server is known not to be at work
-    /// on it.
+    /// As [`Self::query_promptly`], for a statement whose repetition does not find the results of
+    /// the first execution. It is given up before its deadline only if the server is known not to
+    /// execute it.
     pub(crate) async fn query_once(
         &self,
         operation: &'static str,
@@ -60,15 +61,16 @@ impl Link {
         let _turn = self.turn.read().await;
         let session = self.session(operation).await?;
         let call = session.query_fresh(sql, params);
-        let answer = self.watch((promptness::SPAN_MIN, Unwatched::Wait), &session, call).await;
+        let answer = self.watch(promptness::SPAN_MIN, Unwatched::Wait, &session, call).await;
         self.conclude(operation, &session, answer)
     }
 
-    /// Waits for an answer until the deadline, and after a while looks every now and then whether
-    /// the server is at work on it. `None` if the connection is to be given up.
+    /// Waits for an answer until the deadline; after `span` it checks regularly whether the server
+    /// executes the statement. Returns `None` if the connection is to be given up.
     async fn watch<T>(
         &self,
-        (span, unwatched): (Duration, Unwatched),
+        span: Duration,
+        unwatched: Unwatched,
         session: &Session,
         call: impl Future<Output = T>,
     ) -> Option<T> {
@@ -88,7 +90,7 @@ impl Link {
                 _ if until >= deadline => return None,
                 (Some(true), _) | (None, Unwatched::Wait) => wait = promptness::SPAN_MIN,
                 (None, Unwatched::GiveUp) => return None,
-                // Its answer may have come meanwhile, or be on its way.
+                // The answer may have arrived since, or may be in transit.
                 (Some(false), _) => return timeout(ANSWER_WITHIN, call).await.ok(),
             }
         }

@@ -1,4 +1,4 @@
-//! `FlowAdmin` on PostgreSQL: interventions, one function each.
+//! `FlowAdmin` on PostgreSQL: each administrative command calls one SQL function.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
-    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
-    WorkKey,
+    PruneReport, RetriedBatch, RetryPosition, Suspension, TerminateInstance, Unclaimed,
+    UnclaimedWork, WorkKey,
 };
 
-use super::Core;
+use super::FlowCore;
 use super::delete::texts;
 use super::items::{route, unsigned};
 use super::wire::Blobs;
@@ -28,44 +28,48 @@ const RESUME: &str = "resume";
 const TERMINATE: &str = "terminate";
 const UNCLAIMED: &str = "find unclaimed work";
 
-/// Whom a suspension concerns: an instance, or the holder of a turn.
+/// The target of a suspension: an instance, or the instance of a leased turn.
 #[derive(Clone, Copy)]
-enum Whom<'a> {
+enum SuspendTarget<'a> {
     Instance(&'a InstanceId),
     Turn(FlowToken),
 }
 
-impl Core {
-    async fn suspend(&self, whom: Whom<'_>, suspension: Suspension) -> Result<bool, StoreError> {
+impl FlowCore {
+    async fn suspend(
+        &self,
+        whom: SuspendTarget<'_>,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
         let (instance, lane, key): (Option<&str>, Option<i64>, Option<Uuid>) = match whom {
-            Whom::Instance(instance) => (Some(instance.as_str()), None, None),
-            Whom::Turn(token) => (None, Some(token.lane), Some(token.key)),
+            SuspendTarget::Instance(instance) => (Some(instance.as_str()), None, None),
+            SuspendTarget::Turn(token) => (None, Some(token.lane), Some(token.key)),
         };
         let (kind, reason) = match suspension {
             Suspension::Operator { reason } => ("operator", reason),
             Suspension::Mismatch { reason } => ("mismatch", reason),
         };
-        // PostgreSQL cannot keep NUL in a text; a reason is not worth a failure.
+        // PostgreSQL cannot store NUL in a text. The command must not fail because of its reason.
         let reason = reason.replace('\0', "\u{fffd}");
         let params: &[&(dyn ToSql + Sync)] = &[&instance, &lane, &key, &kind, &reason];
-        let rows = self.act(SUSPEND, (&self.sql.suspend, params), Act::said).await?;
+        let rows = self.act(SUSPEND, &self.sql.suspend, params, Act::said).await?;
         let done = rows.first().map(|row| Columns::new(SUSPEND, row).take());
         Ok(done.transpose()?.unwrap_or(false))
     }
 
-    /// Of one instance, or of a piece of the mismatched ones with some capabilities (`None` for
-    /// any), behind a place.
+    /// Resumes one instance, or a batch of the mismatched instances with some capabilities (`None`
+    /// for any) after a position.
     async fn resume(
         &self,
         instance: Option<&InstanceId>,
         caps: &Option<Vec<i32>>,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
         let (capability, lane) = after.map_or((0, 0), |place| (place.capability, place.lane));
         let params: &[&(dyn ToSql + Sync)] =
             &[&instance.map(InstanceId::as_str), &Json(caps), &capability, &lane];
         let (mut count, mut changes, mut next) = (0, Vec::new(), None);
-        for row in &self.act(RESUME, (&self.sql.resume, params), Act::counted).await? {
+        for row in &self.act(RESUME, &self.sql.resume, params, Act::counted).await? {
             let mut columns = Columns::new(RESUME, row);
             count += u64::try_from(columns.take::<i64>()?).unwrap_or(0);
             let what = columns.name_if("capability")?.map(FlowWhat::Turn);
@@ -74,11 +78,11 @@ impl Core {
             changes.extend(what.zip(due).map(change));
             let place: (Option<i64>, Option<i64>) = (columns.take()?, columns.take()?);
             let place = place.0.zip(place.1);
-            next = next.or(place.map(|(capability, lane)| RetryPlace { capability, lane }));
+            next = next.or(place.map(|(capability, lane)| RetryPosition { capability, lane }));
         }
-        self.hints.tell(&self.shared, changes.iter().cloned());
+        self.hints.notify(&self.shared, changes.iter().cloned());
         self.hints.sent().await;
-        Ok(RetriedPiece { count, changes, next })
+        Ok(RetriedBatch { count, changes, next })
     }
 
     async fn terminate(
@@ -88,27 +92,27 @@ impl Core {
         let messages = self.messages(command.messages).await?;
         let mut blobs = Blobs::default();
         let json: Vec<_> = messages.iter().map(|message| message.json(1, &mut blobs)).collect();
-        let birth = command.birth.as_ref();
-        let parent = birth.and_then(|birth| birth.parent.as_ref());
+        let new_instance = command.new_instance.as_ref();
+        let parent = new_instance.and_then(|new_instance| new_instance.parent.as_ref());
         let params: &[&(dyn ToSql + Sync)] = &[
             &command.instance.as_str(),
             &command.state.as_str(),
             &command.output.as_ref(),
             &Json(&json),
             blobs.param(),
-            &birth.map(|birth| birth.name.as_str()),
+            &new_instance.map(|new_instance| new_instance.name.as_str()),
             &parent.map(|(parent, _)| parent.as_str()),
             &parent.map(|(_, event)| signed(*event)),
         ];
         let mut done = false;
-        let (mut changes, mut told) = (Vec::new(), Vec::new());
-        for row in &self.act(TERMINATE, (&self.sql.terminate, params), ended).await? {
+        let (mut changes, mut notified) = (Vec::new(), Vec::new());
+        for row in &self.act(TERMINATE, &self.sql.terminate, params, ended).await? {
             let mut columns = Columns::new(TERMINATE, row);
             if columns.take::<i16>()? == 0 {
                 done = columns.take::<i16>()? == 0;
                 let change = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
                 if done && columns.take::<bool>()? {
-                    told.push(change.clone());
+                    notified.push(change.clone());
                 }
                 changes.extend(done.then_some(change));
                 continue;
@@ -116,16 +120,17 @@ impl Core {
             columns.skip(2);
             let due_in = rows::span(columns.take()?);
             let change = FlowChange { what: FlowWhat::Turn(columns.name("capability")?), due_in };
-            told.push(change.clone());
+            notified.push(change.clone());
             changes.push(change);
         }
-        self.hints.tell(&self.shared, told);
+        self.hints.notify(&self.shared, notified);
         self.hints.sent().await;
         Ok((done, changes))
     }
 }
 
-/// Whether an instance was ended: its row says so, those of others do not.
+/// Returns whether an instance was ended. Its row has the kind 0; the rows of other instances have
+/// other kinds.
 fn ended(rows: &[Row]) -> bool {
     let code = |row: &Row, column| row.try_get::<_, i16>(column).ok();
     rows.iter().any(|row| code(row, 0) == Some(0) && code(row, 1) == Some(0))
@@ -138,7 +143,7 @@ impl FlowAdmin for PostgresStore {
         instance: &InstanceId,
         suspension: Suspension,
     ) -> Result<bool, StoreError> {
-        self.flow.core.suspend(Whom::Instance(instance), suspension).await
+        self.flow.core.suspend(SuspendTarget::Instance(instance), suspension).await
     }
 
     async fn suspend_turn(
@@ -149,7 +154,7 @@ impl FlowAdmin for PostgresStore {
         if token.work.is_some() {
             return Ok(false);
         }
-        self.flow.core.suspend(Whom::Turn(token), suspension).await
+        self.flow.core.suspend(SuspendTarget::Turn(token), suspension).await
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
@@ -160,8 +165,8 @@ impl FlowAdmin for PostgresStore {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
         let caps = self.flow.core.capabilities(&capabilities).await?;
         self.flow.core.resume(None, &caps, after).await
     }
@@ -214,11 +219,11 @@ fn unclaimed(row: &Row) -> Result<Unclaimed, StoreError> {
     let (execution, activity): (Option<i64>, Option<i64>) = (columns.take()?, columns.take()?);
     let route = route(&mut columns)?;
     let what = match capability {
-        Some(capability) => UnclaimedWhat::Turn(capability),
+        Some(capability) => UnclaimedWork::Turn(capability),
         None => {
             let (execution, activity) = (execution.unwrap_or(0), activity.unwrap_or(0));
             let key = WorkKey { execution: unsigned(execution), activity: unsigned(activity) };
-            UnclaimedWhat::Work(key, route)
+            UnclaimedWork::Work(key, route)
         }
     };
     Ok(Unclaimed { instance, what, since: columns.moment()? })

@@ -1,10 +1,11 @@
 //! Claims: leases turns and activities to waiting requests, many lines in one call.
 //!
 //! # Invariants
-//! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
-//!   tries once more and waits for them a little, without holding up the others of its call.
-//! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
-//!   leased. So does a later claim with a key that was granted before.
+//! * A claim that finds only locked rows does not report that there is nothing, because the
+//!   transaction that holds them may roll back. It claims once more and waits briefly for the
+//!   locks, without delaying the other claims of its call.
+//! * A call of unknown outcome is repeated once, and then finds by its keys what the first attempt
+//!   leased. So does a later claim with a key that was used before.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,12 @@ use wakeline_store::flow::{
     TurnClaim, TurnClaimed, TurnItem, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkRequest,
 };
 
-use super::Core;
-use super::items::{self, Leased};
+use super::FlowCore;
+use super::items::{self, LeasedItem};
 use super::names::FilterForm;
 use super::wire::micros;
 use crate::commands::{Flushed, one_by_one};
-use crate::connect::{Link, Params, Sql};
+use crate::connect::{Params, PgLink, Sql};
 use crate::error;
 use crate::queue::ROLLBACKS_MAX;
 use crate::rows::{self, Columns};
@@ -32,25 +33,25 @@ use crate::rows::{self, Columns};
 const CLAIM_TURNS: &str = "claim turns";
 const CLAIM_WORK: &str = "claim work";
 
-/// Where the columns of what was leased begin.
+/// The index of the first column of a leased item.
 const ITEM_COLUMN: usize = 4;
 
-/// When to look again if rivals would not let go.
+/// When to claim again if other transactions did not release their locks.
 const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 
-/// Reads something leased from a row, whose columns begin at an index.
-type ReadItem<T> = fn(&'static str, &Row, usize) -> Result<Leased<T>, StoreError>;
+/// Reads a leased item from a row; its columns begin at the given index.
+type ReadItem<T> = fn(&'static str, &Row, usize) -> Result<LeasedItem<T>, StoreError>;
 
-/// A request on its way.
+/// A request as the SQL functions take it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct RequestForm {
     key: Uuid,
     lease: i64,
-    /// An earlier try may have leased something to the key.
+    /// Whether an earlier attempt may have leased something under the key.
     again: bool,
 }
 
-/// The dispatchers of one line on their way.
+/// The dispatchers of one line as the SQL function takes them.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct TurnLine {
     caps: Option<Vec<i32>>,
@@ -58,7 +59,7 @@ pub(super) struct TurnLine {
     further: bool,
 }
 
-/// The workers of one line on their way.
+/// The workers of one line as the SQL function takes them.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WorkLine {
     #[serde(flatten)]
@@ -69,42 +70,42 @@ pub(super) struct WorkLine {
     further: bool,
 }
 
-/// A line of either kind.
-pub(super) trait Line: std::fmt::Debug + Clone + Serialize + Send + Sync {
-    /// Those who ask.
+/// A line of dispatchers or of workers.
+pub(super) trait ClaimLine: std::fmt::Debug + Clone + Serialize + Send + Sync {
+    /// Returns the requests of the line.
     fn requests(&mut self) -> &mut Vec<RequestForm>;
 }
 
-impl Line for TurnLine {
+impl ClaimLine for TurnLine {
     fn requests(&mut self) -> &mut Vec<RequestForm> {
         &mut self.requests
     }
 }
 
-impl Line for WorkLine {
+impl ClaimLine for WorkLine {
     fn requests(&mut self) -> &mut Vec<RequestForm> {
         &mut self.requests
     }
 }
 
-/// What was found in one line.
-pub(super) struct Claimed<T> {
+/// The result of a claim for one line.
+pub(super) struct ClaimedItems<T> {
     pub(super) items: Vec<Option<T>>,
     pub(super) next_due: Option<Duration>,
-    /// Rivals hold what is due.
+    /// Whether other transactions have locked the due rows.
     contended: bool,
 }
 
-/// How claims of one kind are made.
-struct Ways<'a, T> {
+/// A kind of claim: its statement, its connection, and how its items are read.
+struct ClaimKind<'a, T> {
     operation: &'static str,
     sql: &'a Sql,
-    /// One for general use if there is none.
-    link: Option<&'a Link>,
+    /// The connection; `None` for one for general use.
+    link: Option<&'a PgLink>,
     read: ReadItem<T>,
 }
 
-impl Core {
+impl FlowCore {
     /// Resolves the names of dispatchers' lines.
     pub(super) async fn turn_lines(
         &self,
@@ -146,99 +147,99 @@ impl Core {
         RequestForm { key, lease: micros(lease), again: self.remembers(key) }
     }
 
-    /// Makes one call for many claims of turns.
+    /// Executes many claims of turns in one call.
     pub(super) async fn flush_claim_turns(
         &self,
         commands: Vec<Vec<TurnLine>>,
-    ) -> Flushed<Vec<Claimed<TurnItem>>> {
+    ) -> Flushed<Vec<ClaimedItems<TurnItem>>> {
         let link = Some(&self.shared.links.flow.claim_turns);
-        one_by_one(&commands, |part| self.claim_call(self.turn_ways(link), part).boxed()).await
+        one_by_one(&commands, |part| self.claim_call(self.turn_kind(link), part).boxed()).await
     }
 
-    /// Makes one call for many claims of activities.
+    /// Executes many claims of activities in one call.
     pub(super) async fn flush_claim_work(
         &self,
         commands: Vec<Vec<WorkLine>>,
-    ) -> Flushed<Vec<Claimed<WorkItem>>> {
+    ) -> Flushed<Vec<ClaimedItems<WorkItem>>> {
         let link = Some(&self.shared.links.flow.claim_work);
-        one_by_one(&commands, |part| self.claim_call(self.work_ways(link), part).boxed()).await
+        one_by_one(&commands, |part| self.claim_call(self.work_kind(link), part).boxed()).await
     }
 
-    /// Does what a fused call left to do for a claim of turns, and answers.
+    /// Completes a claim of turns after its fused call, and returns the result.
     pub(super) async fn finish_turns(
         &self,
         lines: Vec<TurnLine>,
-        claimed: Vec<Claimed<TurnItem>>,
+        claimed: Vec<ClaimedItems<TurnItem>>,
     ) -> Result<Vec<TurnClaimed>, StoreError> {
-        let claimed = self.wait_for_rivals(self.turn_ways(None), lines, claimed).await;
-        self.granted_turns(claimed.iter().flat_map(|c| c.items.iter().flatten()));
-        let answer = |c: Claimed<_>| TurnClaimed { turns: c.items, next_due: c.next_due };
+        let claimed = self.wait_for_locks(self.turn_kind(None), lines, claimed).await;
+        self.note_leased_turns(claimed.iter().flat_map(|c| c.items.iter().flatten()));
+        let answer = |c: ClaimedItems<_>| TurnClaimed { turns: c.items, next_due: c.next_due };
         Ok(claimed.into_iter().map(answer).collect())
     }
 
-    /// Does what a fused call left to do for a claim of activities, and answers.
+    /// Completes a claim of activities after its fused call, and returns the result.
     pub(super) async fn finish_work(
         &self,
         lines: Vec<WorkLine>,
-        claimed: Vec<Claimed<WorkItem>>,
+        claimed: Vec<ClaimedItems<WorkItem>>,
     ) -> Result<Vec<WorkClaimed>, StoreError> {
-        let claimed = self.wait_for_rivals(self.work_ways(None), lines, claimed).await;
-        self.granted_work(claimed.iter().flat_map(|c| c.items.iter().flatten()));
-        let answer = |c: Claimed<_>| WorkClaimed { work: c.items, next_due: c.next_due };
+        let claimed = self.wait_for_locks(self.work_kind(None), lines, claimed).await;
+        self.note_leased_work(claimed.iter().flat_map(|c| c.items.iter().flatten()));
+        let answer = |c: ClaimedItems<_>| WorkClaimed { work: c.items, next_due: c.next_due };
         Ok(claimed.into_iter().map(answer).collect())
     }
 
-    fn turn_ways<'a>(&'a self, link: Option<&'a Link>) -> Ways<'a, TurnItem> {
-        Ways { operation: CLAIM_TURNS, sql: &self.sql.claim_turns, link, read: items::turn }
+    fn turn_kind<'a>(&'a self, link: Option<&'a PgLink>) -> ClaimKind<'a, TurnItem> {
+        ClaimKind { operation: CLAIM_TURNS, sql: &self.sql.claim_turns, link, read: items::turn }
     }
 
-    fn work_ways<'a>(&'a self, link: Option<&'a Link>) -> Ways<'a, WorkItem> {
-        Ways { operation: CLAIM_WORK, sql: &self.sql.claim_work, link, read: items::work }
+    fn work_kind<'a>(&'a self, link: Option<&'a PgLink>) -> ClaimKind<'a, WorkItem> {
+        ClaimKind { operation: CLAIM_WORK, sql: &self.sql.claim_work, link, read: items::work }
     }
 
-    /// Remembers activities that were leased, and tells other nodes when they end.
-    pub(super) fn granted_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
+    /// Records the keys of leased activities, and notifies other nodes of the ends of the leases.
+    pub(super) fn note_leased_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
         self.remember(work.clone().map(|work| work.token.key));
         let ends = work
             .map(|work| FlowChange { what: FlowWhat::Work(work.route()), due_in: work.lease_for });
-        self.hints.tell_leases(&self.shared, ends.collect());
+        self.hints.notify_leases(&self.shared, ends.collect());
     }
 
-    /// Makes one call for several commands, and once more if its outcome is unknown.
-    async fn claim_call<L: Line, T>(
+    /// Executes several commands in one call, and repeats it once if its outcome is unknown.
+    async fn claim_call<L: ClaimLine, T>(
         &self,
-        ways: Ways<'_, T>,
+        kind: ClaimKind<'_, T>,
         commands: Vec<&Vec<L>>,
-    ) -> Result<Vec<Vec<Claimed<T>>>, StoreError> {
+    ) -> Result<Vec<Vec<ClaimedItems<T>>>, StoreError> {
         let mut lines: Vec<L> = commands.iter().copied().flatten().cloned().collect();
-        let claimed = self.claim_twice(&ways, &mut lines).await?;
+        let claimed = self.claim_twice(&kind, &mut lines).await?;
         let mut claimed = claimed.into_iter();
         Ok(commands.iter().map(|lines| claimed.by_ref().take(lines.len()).collect()).collect())
     }
 
-    async fn claim_twice<L: Line, T>(
+    async fn claim_twice<L: ClaimLine, T>(
         &self,
-        ways: &Ways<'_, T>,
+        kind: &ClaimKind<'_, T>,
         lines: &mut [L],
-    ) -> Result<Vec<Claimed<T>>, StoreError> {
-        let mut result = self.claim_once(ways, lines, false).await;
+    ) -> Result<Vec<ClaimedItems<T>>, StoreError> {
+        let mut result = self.claim_once(kind, lines, false).await;
         for _ in 0..ROLLBACKS_MAX {
             match &result {
                 Err(error) if error::was_rolled_back(error) => {
-                    result = self.claim_once(ways, lines, false).await;
+                    result = self.claim_once(kind, lines, false).await;
                 }
                 _ => break,
             }
         }
         if matches!(result, Err(StoreError::Transient { .. })) {
-            for request in lines.iter_mut().flat_map(Line::requests) {
+            for request in lines.iter_mut().flat_map(ClaimLine::requests) {
                 request.again = true;
-                // The first try may also lease something after the second: the server does not
-                // end a statement because nobody waits for it any more.
+                // The first attempt may also lease something after the second: the server does not
+                // cancel a statement when its client stops waiting.
                 self.remember(std::iter::once(request.key));
             }
-            // The first try may have leased something.
-            result = self.claim_once(ways, lines, false).await.map_err(StoreError::after_write);
+            // The first attempt may have leased something.
+            result = self.claim_once(kind, lines, false).await.map_err(StoreError::after_write);
         }
         if result.is_err() {
             let keys: Vec<Uuid> =
@@ -248,14 +249,14 @@ impl Core {
         result
     }
 
-    /// One try that waits for rivals a little, for lines in which only their rows were found.
-    /// However it ends, what was leased before is kept.
-    async fn wait_for_rivals<L: Line, T>(
+    /// Claims once more, waiting briefly for locks, for lines in which only locked rows were found.
+    /// Leases of the first attempt are kept in any case.
+    async fn wait_for_locks<L: ClaimLine, T>(
         &self,
-        ways: Ways<'_, T>,
+        kind: ClaimKind<'_, T>,
         lines: Vec<L>,
-        mut claimed: Vec<Claimed<T>>,
-    ) -> Vec<Claimed<T>> {
+        mut claimed: Vec<ClaimedItems<T>>,
+    ) -> Vec<ClaimedItems<T>> {
         for (mut line, claimed) in lines.into_iter().zip(&mut claimed) {
             if !claimed.contended {
                 continue;
@@ -269,7 +270,7 @@ impl Core {
                 request.again = self.remembers(request.key);
             }
             *line.requests() = requests;
-            match self.claim_once(&ways, std::slice::from_ref(&line), true).await {
+            match self.claim_once(&kind, std::slice::from_ref(&line), true).await {
                 Ok(mut again) => {
                     let again = again.remove(0);
                     for (index, item) in without.into_iter().zip(again.items) {
@@ -277,8 +278,8 @@ impl Core {
                     }
                     claimed.next_due = again.next_due;
                 }
-                // They would not let go within the lock's timeout, or nobody knows. The next claim
-                // with these keys then finds what this one leased.
+                // The locks were not released within the lock timeout, or the outcome is unknown.
+                // Then the next claim with these keys finds what this one leased.
                 Err(error) => {
                     if !error::was_rolled_back(&error) {
                         let keys: Vec<Uuid> = line.requests().iter().map(|r| r.key).collect();
@@ -291,29 +292,29 @@ impl Core {
         claimed
     }
 
-    async fn claim_once<L: Line, T>(
+    async fn claim_once<L: ClaimLine, T>(
         &self,
-        ways: &Ways<'_, T>,
+        kind: &ClaimKind<'_, T>,
         lines: &[L],
         patient: bool,
-    ) -> Result<Vec<Claimed<T>>, StoreError> {
+    ) -> Result<Vec<ClaimedItems<T>>, StoreError> {
         let params: Params<'_> = &[&Json(lines), &patient];
         let sent = Instant::now();
-        let rows = match ways.link {
-            Some(link) => link.query_promptly(ways.operation, ways.sql, params).await?,
-            None => self.shared.links.general.query(ways.operation, ways.sql, params).await?,
+        let rows = match kind.link {
+            Some(link) => link.query_promptly(kind.operation, kind.sql, params).await?,
+            None => self.shared.links.general.query(kind.operation, kind.sql, params).await?,
         };
-        let mut claimed: Vec<Claimed<T>> = lines
+        let mut claimed: Vec<ClaimedItems<T>> = lines
             .iter()
             .map(|line| {
                 let items = line.clone().requests().iter().map(|_| None).collect();
-                Claimed { items, next_due: None, contended: false }
+                ClaimedItems { items, next_due: None, contended: false }
             })
             .collect();
         for row in &rows {
-            let mut columns = Columns::new(ways.operation, row);
+            let mut columns = Columns::new(kind.operation, row);
             if columns.take::<i16>()? == 1 {
-                let leased = (ways.read)(ways.operation, row, ITEM_COLUMN)?;
+                let leased = (kind.read)(kind.operation, row, ITEM_COLUMN)?;
                 claimed[leased.command].items[leased.request] = Some(leased.item);
                 continue;
             }
@@ -322,7 +323,7 @@ impl Core {
             claimed[line].contended = code == 2;
             claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
         }
-        let again = self.shared.clock.claim_again(&self.shared, sent, (&rows, "clock_at")).await;
+        let again = self.shared.clock.claim_again(&self.shared, sent, &rows, "clock_at").await;
         if again.is_some() {
             for line in &mut claimed {
                 line.next_due = again;

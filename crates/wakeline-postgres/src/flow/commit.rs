@@ -1,13 +1,15 @@
-//! Commit: everything that turns did, many turns in one call.
+//! Commits turns, many in one call.
 //!
 //! # Invariants
-//! * Two commits of the same lane are never in one call: the second one is stale then.
+//! * Two commits of the same lane are never in one call, because the first one makes the second one
+//!   stale.
 //! * A turn that pushes is committed by a call of its own, because its partitions may be busy. So
-//!   is one that emits: its messages are stored by another statement of the same transaction,
-//!   which takes its locks after all others.
-//! * A turn whose last call took longer than the database allows goes alone as well
+//!   is a turn that emits: its webhook messages are stored by another statement of the same
+//!   transaction, which takes its locks after all others.
+//! * A turn whose last call exceeded the statement timeout is committed separately as well
 //!   (see [`super::slow`]).
-//! * A call of unknown outcome is not repeated: it could not tell its own first try from another's.
+//! * A call of unknown outcome is not repeated, because it could not distinguish its own first
+//!   attempt from the commit of another node.
 
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
@@ -16,45 +18,45 @@ use wakeline_store::flow::{TurnItem, TurnOutcome, TurnReply, WorkItem};
 use wakeline_store::hook::NewMessage;
 use wakeline_store::{PushItem, PushOutcome, StoreError};
 
-use super::Core;
+use super::FlowCore;
 use super::commit_form::{CommitCall, CommitForm};
 use super::commit_plain::PlainCall;
 use super::enqueue::outcome;
-use super::items::{self, Leased, TURN_COLUMNS, unsigned};
+use super::items::{self, LeasedItem, TURN_COLUMNS, unsigned};
 use super::slow::lock_wait;
 use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::connect::Params;
 use crate::error;
-use crate::hook::{self, EmittedAlong};
-use crate::queue::{Along, ROLLBACKS_MAX};
+use crate::hook::{self, PiggybackedEmits};
+use crate::queue::{PiggybackedPushes, ROLLBACKS_MAX};
 use crate::rows::{self, Columns};
 
 const OPERATION: &str = "commit turn";
 
-/// Where the columns of a push's slot begin, and those of a turn and of an activity behind them.
+/// The index of the first column of a push's slot, of a turn and of an activity.
 const SLOT_COLUMN: usize = 9;
 const TURN_COLUMN: usize = SLOT_COLUMN + 14;
 const WORK_COLUMN: usize = TURN_COLUMN + TURN_COLUMNS;
-/// Where those of an activity begin if there are neither slots nor turns.
+/// The index of the first column of an activity if there are neither slots nor turns.
 const PLAIN_WORK_COLUMN: usize = SLOT_COLUMN;
 
-/// What a turn that is committed apart sends besides its messages to instances.
-pub(super) struct Sent {
+/// The writes to the queue and webhook domains of a turn that is committed separately.
+pub(super) struct SeparateCommit {
     pub(super) pushes: Vec<PushItem>,
     pub(super) emits: Vec<NewMessage>,
-    /// Whether its last commit took too long.
+    /// Whether the last commit of the turn took too long.
     pub(super) slow: bool,
 }
 
-/// What a call did.
+/// The results of a call.
 #[derive(Default)]
 struct Committed {
     codes: Vec<i16>,
     lasts: Vec<i64>,
     outcomes: Vec<Option<i16>>,
-    turns: Vec<Leased<TurnItem>>,
-    work: Vec<Leased<WorkItem>>,
-    /// With the index of the command, and whether other nodes are told.
+    turns: Vec<LeasedItem<TurnItem>>,
+    work: Vec<LeasedItem<WorkItem>>,
+    /// Each change with the index of its command, and whether other nodes are notified of it.
     changes: Vec<(usize, FlowChange, bool)>,
 }
 
@@ -82,7 +84,7 @@ impl Committed {
         Ok(committed)
     }
 
-    /// Takes out what concerns one command.
+    /// Takes out the results of one command.
     fn reply(&mut self, c: usize, messages: usize) -> Result<TurnReply, StoreError> {
         let outcomes: Vec<Option<i16>> = self.outcomes.drain(..messages).collect();
         let outcome = match self.codes[c] {
@@ -95,7 +97,7 @@ impl Committed {
             2 => TurnOutcome::Conflict { last_event: unsigned(self.lasts[c]) },
             _ => {
                 let reason = "is missing, and the instance does not exist".to_owned();
-                return Err(StoreError::Invalid { field: "birth", reason });
+                return Err(StoreError::Invalid { field: "new_instance", reason });
             }
         };
         let turns = self.turns.extract_if(.., |leased| leased.command == c);
@@ -128,8 +130,8 @@ fn read_change(
     Ok((command, change, watched.unwrap_or(true)))
 }
 
-impl Core {
-    /// Makes one call for many commits, or several if some are of the same lane.
+impl FlowCore {
+    /// Executes many commits in one call, or in several if some are of the same lane.
     pub(super) async fn flush_commit(&self, commands: Vec<CommitForm>) -> Flushed<TurnReply> {
         let mut answers = Answers::new(commands.len());
         for (indexes, part) in apart(commands, |command| vec![command.token.lane]) {
@@ -145,7 +147,8 @@ impl Core {
         answers.done(OPERATION)
     }
 
-    /// The replies are results: a commit may be refused by itself.
+    /// Executes commits in one call. Each reply is a result, because a single commit may be
+    /// refused.
     async fn commit_call(
         &self,
         commands: Vec<&CommitForm>,
@@ -154,14 +157,13 @@ impl Core {
         let forms = commands.iter().copied();
         let mut committed = if commands.iter().all(|form| form.is_plain()) {
             let call = PlainCall::new(forms);
-            let statement = (&self.sql.commit_plain, &call.params()[..]);
-            let rows = self.on_link(link, OPERATION, statement).await;
+            let rows = self.on_link(link, OPERATION, &self.sql.commit_plain, &call.params()).await;
             let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
             self.committed(Committed::read(&rows, PLAIN_WORK_COLUMN)?)
         } else {
-            let (call, along) = (CommitCall::new(forms), Along::default());
-            let statement = (&self.sql.commit, &call.params(&along)[..]);
-            let rows = self.on_link(link, OPERATION, statement).await;
+            let (call, pushing) = (CommitCall::new(forms), PiggybackedPushes::default());
+            let rows =
+                self.on_link(link, OPERATION, &self.sql.commit, &call.params(&pushing)).await;
             let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
             self.committed(Committed::read(&rows, WORK_COLUMN)?)
         };
@@ -170,23 +172,24 @@ impl Core {
         Ok(commands.iter().enumerate().map(reply).collect())
     }
 
-    /// Tells other nodes what a call did.
+    /// Notifies other nodes of the results of a call.
     fn committed(&self, committed: Committed) -> Committed {
-        let told = committed.changes.iter().filter(|(.., told)| *told);
-        self.hints.tell(&self.shared, told.map(|(_, change, _)| change.clone()));
-        self.granted_turns(committed.turns.iter().map(|leased| &leased.item));
-        self.granted_work(committed.work.iter().map(|leased| &leased.item));
+        let notified = committed.changes.iter().filter(|(.., notified)| *notified);
+        self.hints.notify(&self.shared, notified.map(|(_, change, _)| change.clone()));
+        self.note_leased_turns(committed.turns.iter().map(|leased| &leased.item));
+        self.note_leased_work(committed.work.iter().map(|leased| &leased.item));
         committed
     }
 
-    /// Commits a turn by itself: one that pushes or emits, or whose last commit took too long.
-    pub(super) async fn commit_apart(
+    /// Commits a turn by a call of its own: one that pushes or emits, or whose last commit took too
+    /// long.
+    pub(super) async fn commit_separately(
         &self,
         form: CommitForm,
-        sent: Sent,
+        sent: SeparateCommit,
     ) -> Result<TurnReply, StoreError> {
         let (lane, slow) = (form.token.lane, sent.slow);
-        let reply = self.commit_sending(form, sent).await;
+        let reply = self.commit_with_side_writes(form, sent).await;
         match &reply {
             Ok(_) if slow => self.slow.forget(lane),
             Err(error) if error::was_cancelled(error) => self.slow.note(lane),
@@ -195,50 +198,56 @@ impl Core {
         if slow { reply.map_err(error::beyond_limit) } else { reply }
     }
 
-    async fn commit_sending(&self, form: CommitForm, sent: Sent) -> Result<TurnReply, StoreError> {
+    async fn commit_with_side_writes(
+        &self,
+        form: CommitForm,
+        sent: SeparateCommit,
+    ) -> Result<TurnReply, StoreError> {
         sent.emits.iter().try_for_each(hook::check)?;
-        let mut along = self.queue.along(sent.pushes);
+        let mut pushing = self.queue.piggyback(sent.pushes);
         loop {
-            self.queue.plan_along(&mut along).await?;
+            self.queue.plan_piggybacked(&mut pushing).await?;
             let call = CommitCall::new(std::iter::once(&form));
             let written = {
-                let params = call.params(&along);
+                let params = call.params(&pushing);
                 self.commit_with(&params, &sent.emits, sent.slow).await
             };
             let (rows, emitted) = written.inspect_err(|_| self.remember(call.keys()))?;
             let slots = rows.iter().filter(|row| row.get::<_, i16>(0) == 3);
-            if !self.queue.read_along(&mut along, (OPERATION, SLOT_COLUMN), slots).await? {
+            if !self.queue.read_piggybacked(&mut pushing, OPERATION, SLOT_COLUMN, slots).await? {
                 continue;
             }
             let mut committed = self.committed(Committed::read(&rows, WORK_COLUMN)?);
             let mut reply = committed.reply(0, form.messages.len())?;
             if let TurnOutcome::Committed { pushes, emits, .. } = &mut reply.outcome {
                 let (outcomes, changes): (Vec<PushOutcome>, Vec<Change>) =
-                    self.queue.finish_along(along).await?;
+                    self.queue.finish_piggybacked(pushing).await?;
                 *pushes = outcomes;
                 reply.queue_changes = changes;
                 *emits = emitted.outcomes;
-                self.hook.tell(&emitted.changes);
+                self.hook.notify(&emitted.changes);
                 reply.hook_changes = emitted.changes;
             }
             return Ok(reply);
         }
     }
 
-    /// The commit, and the messages to endpoints if there are any. Repeated if it was rolled back.
+    /// Executes the commit, and stores the messages to endpoints if there are any. It is repeated
+    /// if it was rolled back.
     async fn commit_with(
         &self,
         params: Params<'_>,
         emits: &[NewMessage],
         slow: bool,
-    ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
+    ) -> Result<(Vec<Row>, PiggybackedEmits), StoreError> {
         if slow {
-            // Its caller repeats it, and hears of a lock that is held for long.
+            // It is not repeated here, so that its caller gets the error about a lock that is held
+            // for a long time; the caller repeats it.
             return self.commit_emitting(params, emits, slow).await;
         }
         if emits.is_empty() {
             let rows = self.general(OPERATION, &self.sql.commit, params).await?;
-            return Ok((rows, EmittedAlong::default()));
+            return Ok((rows, PiggybackedEmits::default()));
         }
         let mut tries = 0;
         loop {
@@ -254,7 +263,7 @@ impl Core {
         params: Params<'_>,
         emits: &[NewMessage],
         slow: bool,
-    ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
+    ) -> Result<(Vec<Row>, PiggybackedEmits), StoreError> {
         let link = self.shared.links.general.link(OPERATION).await?;
         let transaction = link.begin(OPERATION).await?;
         if slow {
@@ -263,8 +272,8 @@ impl Core {
         }
         let rows = transaction.query(&self.sql.commit, params).await?;
         let emitted = match Committed::read(&rows, WORK_COLUMN)?.codes.first() {
-            Some(0) if !emits.is_empty() => self.hook.emit_along(&transaction, emits).await?,
-            _ => EmittedAlong::default(),
+            Some(0) if !emits.is_empty() => self.hook.emit_piggybacked(&transaction, emits).await?,
+            _ => PiggybackedEmits::default(),
         };
         transaction.commit().await?;
         Ok((rows, emitted))

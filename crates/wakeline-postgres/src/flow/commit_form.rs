@@ -1,12 +1,12 @@
-//! What a commit of turns sends to the database.
+//! The arguments of the SQL function that commits turns.
 //!
 //! # Where it sits
 //! A caller's [`TurnCommit`] becomes a [`CommitForm`]; [`super::commit`] puts the forms of a fused
 //! call into one [`CommitCall`].
 //!
 //! # Invariants
-//! * Changes that follow each other within a turn are sent as what they come to: the last status,
-//!   the last value of each key, no activity that is taken back at once.
+//! * Successive changes within a turn are merged: only the last status and the last value of each
+//!   key are sent, and no activity that the same turn cancels.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,13 +18,13 @@ use wakeline_core::FlowToken;
 use wakeline_store::StoreError;
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, StatusChange, TurnCommit};
 
-use super::Core;
+use super::FlowCore;
 use super::wire::{
     Blobs, MessageForm, MessageJson, TurnRequestForm, WorkArrays, WorkForm, WorkRequestForm, signed,
 };
-use crate::queue::Along;
+use crate::queue::PiggybackedPushes;
 
-/// A turn's commit on its way.
+/// A turn's commit with all names resolved.
 pub(super) struct CommitForm {
     pub(super) token: FlowToken,
     pub(super) own: OwnForm,
@@ -39,7 +39,7 @@ pub(super) struct CommitForm {
     pub(super) output: Option<Bytes>,
 }
 
-/// What a turn did to its own instance.
+/// The changes of a turn to its own instance.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct OwnForm {
     pub(super) lane: i64,
@@ -70,34 +70,34 @@ struct KvJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct UnworkJson {
+struct CancelledWorkJson {
     c: usize,
     execution: i64,
     activity: i64,
 }
 
 #[derive(Debug, Serialize)]
-struct UnsendJson {
+struct CancelledMessageJson {
     c: usize,
     execution: i64,
     event: i64,
 }
 
-/// What one call is given.
+/// The arguments of one call.
 pub(super) struct CommitCall<'a> {
     blobs: Blobs<'a>,
     own: Json<Vec<OwnForm>>,
     kv: Json<Vec<KvJson<'a>>>,
     work: WorkArrays<'a>,
-    unwork: Json<Vec<UnworkJson>>,
+    cancelled_work: Json<Vec<CancelledWorkJson>>,
     messages: Json<Vec<MessageJson<'a>>>,
-    unsend: Json<Vec<UnsendJson>>,
+    cancelled_messages: Json<Vec<CancelledMessageJson>>,
     turn_requests: Json<Vec<TurnRequestForm>>,
     work_requests: Json<Vec<WorkRequestForm>>,
 }
 
 impl CommitForm {
-    /// About what it adds to a call.
+    /// Returns the approximate number of bytes that it adds to a call.
     pub(super) fn bytes(&self) -> usize {
         let kv = self.kv.iter().map(|(_, value)| value.as_ref().map_or(0, Bytes::len) + 300);
         let sent = self.messages.iter().map(MessageForm::bytes);
@@ -106,7 +106,7 @@ impl CommitForm {
         500 + kv.chain(sent).chain(work).chain(own).sum::<usize>()
     }
 
-    /// Whether it can go the short way (see [`super::commit_plain`]).
+    /// Returns whether the plain form can represent it (see [`super::commit_plain`]).
     pub(super) fn is_plain(&self) -> bool {
         let own = &self.own;
         let sends = !self.messages.is_empty() || !self.turn_requests.is_empty();
@@ -117,16 +117,16 @@ impl CommitForm {
 }
 
 impl<'a> CommitCall<'a> {
-    /// Puts commits together.
+    /// Combines commits into one call.
     pub(super) fn new(forms: impl Iterator<Item = &'a CommitForm>) -> Self {
         let mut call = Self {
             blobs: Blobs::default(),
             own: Json(Vec::new()),
             kv: Json(Vec::new()),
             work: WorkArrays::default(),
-            unwork: Json(Vec::new()),
+            cancelled_work: Json(Vec::new()),
             messages: Json(Vec::new()),
-            unsend: Json(Vec::new()),
+            cancelled_messages: Json(Vec::new()),
             turn_requests: Json(Vec::new()),
             work_requests: Json(Vec::new()),
         };
@@ -136,20 +136,23 @@ impl<'a> CommitCall<'a> {
         call
     }
 
-    /// The parameters, in order, followed by those of the pushes that go along.
-    pub(super) fn params<'p>(&'p self, along: &'p Along) -> Vec<&'p (dyn ToSql + Sync)> {
+    /// Returns the parameters in order, followed by those of the pushes that are stored with them.
+    pub(super) fn params<'p>(
+        &'p self,
+        pushes: &'p PiggybackedPushes,
+    ) -> Vec<&'p (dyn ToSql + Sync)> {
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.own, &self.kv];
         params.extend(self.work.params());
         let rest: [&(dyn ToSql + Sync); 6] = [
-            &self.unwork,
+            &self.cancelled_work,
             &self.messages,
-            &self.unsend,
+            &self.cancelled_messages,
             &self.turn_requests,
             &self.work_requests,
             self.blobs.param(),
         ];
         params.extend(rest);
-        params.extend(along.params());
+        params.extend(pushes.params());
         params
     }
 
@@ -166,30 +169,30 @@ impl<'a> CommitCall<'a> {
             self.work.add(c, work);
         }
         for (execution, activity) in form.cancelled_work.iter().copied() {
-            self.unwork.0.push(UnworkJson { c, execution, activity });
+            self.cancelled_work.0.push(CancelledWorkJson { c, execution, activity });
         }
         for message in &form.messages {
             self.messages.0.push(message.json(c, &mut self.blobs));
         }
         for (execution, event) in form.cancelled_messages.iter().copied() {
-            self.unsend.0.push(UnsendJson { c, execution, event });
+            self.cancelled_messages.0.push(CancelledMessageJson { c, execution, event });
         }
         self.turn_requests.0.extend(form.turn_requests.iter().map(|request| request.of(c)));
         self.work_requests.0.extend(form.work_requests.iter().map(|request| request.of(c)));
     }
 
-    /// The keys of those who came along.
+    /// Returns the keys of the requests that were passed with the commits.
     pub(super) fn keys(&self) -> impl Iterator<Item = Uuid> {
         let turns = self.turn_requests.0.iter().map(|request| request.key);
         turns.chain(self.work_requests.0.iter().map(|request| request.key))
     }
 }
 
-impl Core {
+impl FlowCore {
     /// Resolves the names of a turn's commit. Its pushes are left out.
     pub(super) async fn commit_form(&self, commit: TurnCommit) -> Result<CommitForm, StoreError> {
         let mut work = Vec::with_capacity(commit.work.len());
-        // Work that is taken back at once, or repeats a key, is none.
+        // Work that the turn itself cancels, or that repeats a key, is not sent.
         let mut keys: HashSet<_> = commit.cancelled_work.iter().copied().collect();
         for new in commit.work {
             if keys.insert(new.key) && !commit.clear {
@@ -201,8 +204,8 @@ impl Core {
             Some(pinned) => Some(self.capability(&pinned.capability).await?),
             None => None,
         };
-        let birth = commit.birth;
-        let parent = birth.as_ref().and_then(|birth| birth.parent.clone());
+        let new_instance = commit.new_instance;
+        let parent = new_instance.as_ref().and_then(|new_instance| new_instance.parent.clone());
         let (kv_clear, kv) = last_values(commit.kv);
         let (ending, output) = match commit.end {
             ExecutionEnd::Open => (None, None),
@@ -219,11 +222,11 @@ impl Core {
             lane: commit.token.lane,
             key: commit.token.key,
             execution: signed(commit.execution),
-            name: birth.map(|birth| birth.name.as_str().to_owned()),
+            name: new_instance.map(|new_instance| new_instance.name.as_str().to_owned()),
             parent: parent.as_ref().map(|(parent, _)| parent.as_str().to_owned()),
             parent_event: parent.map(|(_, event)| signed(event)),
             capability,
-            // An empty text says that none was pinned.
+            // An empty text means that no version was pinned.
             version: commit.pinned.map(|pinned| pinned.version.unwrap_or_default()),
             first: commit.history.as_ref().map(|batch| signed(batch.first)),
             last: commit.history.as_ref().map(|batch| signed(batch.last)),
@@ -237,13 +240,15 @@ impl Core {
             clear: commit.clear,
         };
         let numbers = |(a, b): (u64, u64)| (signed(a), signed(b));
-        let unwork = commit.cancelled_work.iter();
+        let cancelled_work = commit.cancelled_work.iter();
         Ok(CommitForm {
             token: commit.token,
             own,
             kv,
             work,
-            cancelled_work: unwork.map(|key| numbers((key.execution, key.activity))).collect(),
+            cancelled_work: cancelled_work
+                .map(|key| numbers((key.execution, key.activity)))
+                .collect(),
             messages,
             cancelled_messages: commit.cancelled_messages.into_iter().map(numbers).collect(),
             turn_requests: self.turn_requests(&commit.turn_requests).await?,
@@ -254,7 +259,7 @@ impl Core {
     }
 }
 
-/// What changes come to: whether all keys lost their value first, and the last value of each key.
+/// Merges changes: returns whether all keys are cleared first, and the last value of each key.
 fn last_values(changes: Vec<KvChange>) -> (bool, Vec<(String, Option<Bytes>)>) {
     let mut cleared = false;
     let mut values: BTreeMap<String, Option<Bytes>> = BTreeMap::new();

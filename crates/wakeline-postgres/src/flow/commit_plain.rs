@@ -1,11 +1,12 @@
-//! What a commit of plain turns sends to the database: arrays, which are read without parsing.
+//! The arguments of the SQL function that commits plain turns: arrays, which the database reads
+//! without parsing JSON.
 //!
 //! # Where it sits
-//! [`super::commit`] sends a call this way if all its turns are plain, and else as a
-//! [`super::commit_form::CommitCall`]. Both do the same to a plain turn.
+//! [`super::commit`] uses this form if all turns of a call are plain, and otherwise a
+//! [`super::commit_form::CommitCall`]. Both have the same effect on a plain turn.
 //!
 //! # Invariants
-//! * A turn is plain if it sends nothing, takes nothing back, and leaves key-value state alone.
+//! * A turn is plain if it sends no messages, cancels nothing, and does not change key-value state.
 
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use super::commit_form::CommitForm;
 use super::wire::{WorkArrays, WorkRequestForm};
 
-/// What one call is given: a value per turn, then the activities.
+/// The arguments of one call: one value per turn, then the activities.
 #[derive(Default)]
 pub(super) struct PlainCall<'a> {
     lanes: Vec<i64>,
@@ -36,7 +37,7 @@ pub(super) struct PlainCall<'a> {
 }
 
 impl<'a> PlainCall<'a> {
-    /// Puts commits together.
+    /// Combines commits into one call.
     pub(super) fn new(forms: impl Iterator<Item = &'a CommitForm>) -> Self {
         let mut call = Self::default();
         let mut requests = Vec::new();
@@ -70,7 +71,7 @@ impl<'a> PlainCall<'a> {
         }
     }
 
-    /// The parameters, in order.
+    /// Returns the parameters in order.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &self.lanes,
@@ -94,7 +95,7 @@ impl<'a> PlainCall<'a> {
         params
     }
 
-    /// The keys of those who came along.
+    /// Returns the keys of the requests that were passed with the commits.
     pub(super) fn keys(&self) -> impl Iterator<Item = Uuid> {
         let requests = self.work_requests.iter().flat_map(|requests| &requests.0);
         requests.map(|request| request.key)

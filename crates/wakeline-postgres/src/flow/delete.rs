@@ -1,14 +1,15 @@
-//! Deleting instances with all below them, and old executions, in pieces.
+//! Deletes instances with their descendants, and old executions, in transactions of bounded size.
 //!
 //! # Where it sits
-//! Behind `FlowAdmin`, over `sql/functions/flow_delete.sql`, `flow_prune.sql` and `flow_clear.sql`.
+//! Implements the deletions of `FlowAdmin` over `sql/functions/flow_delete.sql`, `flow_prune.sql`
+//! and `flow_clear.sql`.
 //!
 //! # Invariants
-//! * The first transaction of a deletion removes what was named for everybody who asks, and notes
-//!   what is left in `flow_leftovers`. Whoever deletes goes on until nothing is; if it cannot,
-//!   housekeeping does.
-//! * No transaction removes more than some thousand rows, and none looks at a row twice.
-//! * Once something was removed, a failure has an unknown outcome.
+//! * After the first transaction of a deletion, the named instances do not exist any more for
+//!   readers, and `flow_leftovers` lists what remains to be removed. The caller continues until
+//!   nothing is left; if it cannot, housekeeping continues.
+//! * No transaction removes more than some thousand rows, and none reads a row twice.
+//! * After something was removed, a failure has an unknown outcome.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -22,31 +23,31 @@ use wakeline_store::flow::{
     DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport,
 };
 
-use super::Core;
+use super::FlowCore;
 use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const DELETE: &str = "delete instances";
 const PRUNE: &str = "prune";
 
-/// Rows that one step of a transaction removes.
+/// The maximum number of rows that one step of a transaction removes.
 const ROWS_MAX: i32 = 500;
-/// Instances of whose children a page is read at once.
+/// The maximum number of instances whose children are read by one query.
 const PARENTS_MAX: usize = 500;
-/// Children on a page.
+/// The number of children on a page.
 const PAGE_LEN: i32 = 5_000;
-/// Roots on a page, and instances that are pruned together.
+/// The number of root instances on a page, and of instances that are pruned together.
 const ROOTS_MAX: i32 = 100;
-/// Instances that are named in an answer as not ended.
+/// The approximate maximum number of running instances in a report.
 const NAMED_MAX: usize = 1_000;
-/// The pause where another node has what is left in its hands.
+/// The pause while another node is removing the remaining rows.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// How a deletion goes.
+/// The progress of a deletion.
 struct Deletion {
     id: Uuid,
     report: DeleteReport,
-    /// Something was removed, and recorded.
+    /// Whether something was removed, and audited.
     begun: bool,
 }
 
@@ -55,7 +56,8 @@ impl Deletion {
         Self { id: Uuid::now_v7(), report: DeleteReport::default(), begun: false }
     }
 
-    /// Adds what a piece removed. Returns whether something is left, and whether it removed any.
+    /// Adds the results of one step. Returns whether something is left, and whether the step
+    /// removed something.
     fn add(&mut self, columns: &mut Columns<'_>) -> Result<(bool, bool), StoreError> {
         let piece = [number(columns)?, number(columns)?, number(columns)?, number(columns)?];
         let [instances, executions, events, messages] = piece;
@@ -67,26 +69,27 @@ impl Deletion {
         Ok((columns.take()?, piece != [0; 4]))
     }
 
-    /// What an error means now.
+    /// Turns an error into one of unknown outcome if something was removed already.
     fn failed(&self, error: StoreError) -> StoreError {
-        match self.begun {
-            true => StoreError::Transient { operation: DELETE, source: Box::new(error) },
-            false => error,
+        if self.begun {
+            StoreError::Transient { operation: DELETE, source: Box::new(error) }
+        } else {
+            error
         }
     }
 }
 
-/// How a pruning goes.
-struct Pruning {
+/// The progress of a prune operation.
+struct PruneRun {
     keep: i64,
     before: Option<SystemTime>,
     deletion: Deletion,
     report: PruneReport,
-    /// The lanes of which something went.
+    /// The lanes of the instances of which something was removed.
     touched: HashSet<i64>,
 }
 
-impl Pruning {
+impl PruneRun {
     fn new(options: &PruneOptions) -> Self {
         Self {
             keep: i64::from(options.keep_last.unwrap_or(1)),
@@ -98,11 +101,12 @@ impl Pruning {
     }
 }
 
-/// Where to read on among ended instances.
-type Place = (SystemTime, String);
+/// The position after which the next page of ended instances begins: the end time and the instance.
+type RootPlace = (SystemTime, String);
 
-impl Core {
-    /// Deletes instances with all below them, or none.
+impl FlowCore {
+    /// Deletes instances with their descendants. If the deletion is not possible, nothing is
+    /// deleted.
     pub(super) async fn delete(
         &self,
         command: DeleteInstances,
@@ -119,8 +123,8 @@ impl Core {
         if deletion.report.running.is_empty() {
             self.delete_all(&mut deletion, &texts(named), command.force).await?;
         } else {
-            // Nothing is deleted; what else speaks against it is reported too.
-            self.begin(&mut deletion, (&texts(named), false), 0).await?;
+            // Nothing is deleted. This call only reports further obstacles.
+            self.begin(&mut deletion, &texts(named), false, 0).await?;
         }
         Ok(deletion.report)
     }
@@ -138,26 +142,27 @@ impl Core {
             let page = page.map_err(|error| deletion.failed(error))?;
             let Some((last, _)) = page.last() else { break };
             place.clone_from(last);
-            let mut doomed = Vec::new();
+            let mut deletable = Vec::new();
             for ((_, root), parents) in page {
-                let whole = match parents && doomed.len() < left {
-                    true => self.running_below(&root, &mut HashSet::new()).await,
-                    false => Ok(Vec::new()),
+                let running = if parents && deletable.len() < left {
+                    self.running_below(&root, &mut HashSet::new()).await
+                } else {
+                    Ok(Vec::new())
                 };
-                if whole.map_err(|error| deletion.failed(error))?.is_empty() {
-                    doomed.push(root);
+                if running.map_err(|error| deletion.failed(error))?.is_empty() {
+                    deletable.push(root);
                 }
             }
-            doomed.truncate(left);
-            left -= doomed.len();
-            let doomed: Vec<&str> = doomed.iter().map(String::as_str).collect();
-            self.delete_all(&mut deletion, &doomed, false).await?;
+            deletable.truncate(left);
+            left -= deletable.len();
+            let deletable: Vec<&str> = deletable.iter().map(String::as_str).collect();
+            self.delete_all(&mut deletion, &deletable, false).await?;
         }
-        // One that began again in the meantime is passed over.
+        // Instances that started again concurrently are skipped.
         Ok(DeleteReport { running: Vec::new(), orphans: Vec::new(), ..deletion.report })
     }
 
-    /// Deletes instances, and goes on until nothing of them is left.
+    /// Deletes instances, and continues until nothing of them is left.
     async fn delete_all(
         &self,
         deletion: &mut Deletion,
@@ -167,37 +172,39 @@ impl Core {
         if instances.is_empty() {
             return Ok(());
         }
-        let begun = self.begin(deletion, (instances, force), ROWS_MAX).await;
+        let begun = self.begin(deletion, instances, force, ROWS_MAX).await;
         let more = begun.map_err(|error| deletion.failed(error))?;
         deletion.begun |= deletion.report.instances > 0;
         let cleared = if more { self.clear(deletion).await } else { Ok(()) };
-        self.tell_waiters(&deletion.report.watched).await;
+        self.notify_waiters(&deletion.report.watched).await;
         cleared.map_err(|error| deletion.failed(error))
     }
 
-    /// Waiters of other processes learn that what they wait for is gone, also if this process ends
-    /// right after the deletion.
-    async fn tell_waiters(&self, watched: &[InstanceId]) {
+    /// Notifies waiters in other processes that the instances were deleted. It returns after the
+    /// hints were sent, so that they are not lost if this process exits immediately afterwards.
+    async fn notify_waiters(&self, watched: &[InstanceId]) {
         if watched.is_empty() {
             return;
         }
         let changes = watched.iter().map(|id| FlowChange::now(FlowWhat::Outcome(id.clone())));
-        self.hints.tell(&self.shared, changes);
+        self.hints.notify(&self.shared, changes);
         self.hints.sent().await;
     }
 
-    /// Removes instances for everybody who asks. Returns whether something is left of them.
+    /// Makes instances disappear for readers. Returns whether something is left to be removed.
     async fn begin(
         &self,
         deletion: &mut Deletion,
-        (instances, force): (&[&str], bool),
+        instances: &[&str],
+        force: bool,
         rows_max: i32,
     ) -> Result<bool, StoreError> {
         let params: &[&(dyn ToSql + Sync)] = &[&instances, &force, &deletion.id, &rows_max];
-        // A call is one act, however many pieces it has.
-        let rows = match deletion.begun {
-            true => self.general(DELETE, &self.sql.delete, params).await?,
-            false => self.act(DELETE, (&self.sql.delete, params), Act::counted).await?,
+        // A command has one audit event, however many steps it takes.
+        let rows = if deletion.begun {
+            self.general(DELETE, &self.sql.delete, params).await?
+        } else {
+            self.act(DELETE, &self.sql.delete, params, Act::counted).await?
         };
         let Some(row) = rows.first() else { return Ok(false) };
         let mut columns = Columns::new(DELETE, row);
@@ -207,7 +214,7 @@ impl Core {
         Ok(more)
     }
 
-    /// Goes on with a deletion to its end.
+    /// Continues a deletion until nothing is left.
     async fn clear(&self, deletion: &mut Deletion) -> Result<(), StoreError> {
         loop {
             let params: &[&(dyn ToSql + Sync)] = &[&Some(deletion.id), &ROWS_MAX];
@@ -221,7 +228,7 @@ impl Core {
         }
     }
 
-    /// Goes on with deletions that nobody finished. Returns when there is more to do.
+    /// Continues deletions that were not completed. Returns the time until the next one is due.
     pub(super) async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
         let params: &[&(dyn ToSql + Sync)] = &[&None::<Uuid>, &ROWS_MAX];
         let rows = self.general(DELETE, &self.sql.clear, params).await?;
@@ -229,11 +236,12 @@ impl Core {
         let mut columns = Columns::new(DELETE, row);
         let mut deletion = Deletion::new();
         deletion.add(&mut columns)?;
-        self.tell_waiters(&deletion.report.watched).await;
+        self.notify_waiters(&deletion.report.watched).await;
         Ok(columns.take::<Option<i64>>()?.map(rows::span))
     }
 
-    /// Those below an instance that have not ended, page by page; only the first of very many.
+    /// Reads the descendants of an instance that have not ended, page by page; only the first
+    /// [`NAMED_MAX`] or so.
     async fn running_below(
         &self,
         root: &str,
@@ -269,12 +277,12 @@ impl Core {
         Ok(running)
     }
 
-    /// A page of ended instances that have no parent, and whether each has children.
+    /// Reads a page of ended instances that have no parent, and whether each has children.
     async fn ended_roots(
         &self,
         filter: &InstanceFilter,
-        after: &Place,
-    ) -> Result<Vec<(Place, bool)>, StoreError> {
+        after: &RootPlace,
+    ) -> Result<Vec<(RootPlace, bool)>, StoreError> {
         let params: &[&(dyn ToSql + Sync)] = &[
             &filter.instances.as_deref().map(texts),
             &filter.ended_before.map(rows::system_time),
@@ -296,7 +304,7 @@ impl Core {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let mut pruning = Pruning::new(&options);
+        let mut pruning = PruneRun::new(&options);
         let mut left = filter.limit as usize;
         let page_len = usize::try_from(ROOTS_MAX).unwrap_or(1);
         let mut named = filter.instances.as_deref().map(|named| named.chunks(page_len));
@@ -306,7 +314,7 @@ impl Core {
             if names == Some(None) {
                 break;
             }
-            let page = self.prunable(&filter, (names.flatten(), after), &pruning).await;
+            let page = self.prunable(&filter, names.flatten(), after, &pruning).await;
             let page = page.map_err(|error| pruning.deletion.failed(error))?;
             let last = page.last().map(|(lane, _)| *lane);
             let lanes = page.into_iter().filter(|(_, prunable)| *prunable).map(|(lane, _)| lane);
@@ -322,13 +330,14 @@ impl Core {
         Ok(PruneReport { instances: pruning.touched.len() as u64, ..pruning.report })
     }
 
-    /// A page of instances by their lanes, behind a lane or of some names, and whether executions
-    /// of each would go.
+    /// Reads a page of instances by their lanes, either after a lane or those with some names, and
+    /// whether executions of each would be removed.
     async fn prunable(
         &self,
         filter: &InstanceFilter,
-        (names, after): (Option<Vec<&str>>, i64),
-        pruning: &Pruning,
+        names: Option<Vec<&str>>,
+        after: i64,
+        pruning: &PruneRun,
     ) -> Result<Vec<(i64, bool)>, StoreError> {
         let params: &[&(dyn ToSql + Sync)] = &[
             &names,
@@ -347,14 +356,15 @@ impl Core {
     }
 
     /// Removes old executions of some instances until none is left.
-    async fn prune_page(&self, lanes: &[i64], pruning: &mut Pruning) -> Result<(), StoreError> {
+    async fn prune_page(&self, lanes: &[i64], pruning: &mut PruneRun) -> Result<(), StoreError> {
         while !lanes.is_empty() {
             let params: &[&(dyn ToSql + Sync)] =
                 &[&lanes, &pruning.keep, &pruning.before, &pruning.deletion.id, &ROWS_MAX];
-            // A call is one act, however many pieces it has.
-            let rows = match pruning.deletion.begun {
-                true => self.general(PRUNE, &self.sql.prune, params).await,
-                false => self.act(PRUNE, (&self.sql.prune, params), Act::counted).await,
+            // A command has one audit event, however many steps it takes.
+            let rows = if pruning.deletion.begun {
+                self.general(PRUNE, &self.sql.prune, params).await
+            } else {
+                self.act(PRUNE, &self.sql.prune, params, Act::counted).await
             };
             let rows = rows.map_err(|error| pruning.deletion.failed(error))?;
             let Some(row) = rows.first() else { break };

@@ -1,4 +1,4 @@
-//! Enqueue and complete: messages into lanes, many commands in one call.
+//! Stores messages to instances and completes activities, many commands in one call.
 //!
 //! # Invariants
 //! * A call of unknown outcome is not repeated: its messages could be stored twice.
@@ -14,8 +14,8 @@ use wakeline_core::{FlowChange, FlowToken, FlowWhat};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{CompletionReply, EnqueueOutcome, EnqueueReply, TurnItem, WorkOutcome};
 
-use super::Core;
-use super::items::{self, Leased};
+use super::FlowCore;
+use super::items::{self, LeasedItem};
 use super::wire::{Blobs, MessageForm, TurnRequestForm};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::rows::{self, Columns};
@@ -23,19 +23,19 @@ use crate::rows::{self, Columns};
 const ENQUEUE: &str = "enqueue";
 const COMPLETE: &str = "complete work";
 
-/// The kind of row that says that a call has to go the long way.
+/// The kind of row which says that the call needs the general SQL function.
 const NOT_PLAIN: i16 = 9;
 
-/// Where the columns of a turn begin.
+/// The index of the first column of a turn.
 const TURN_COLUMN: usize = 5;
 
-/// Messages of one caller, and dispatchers that came along.
+/// The messages of one caller, and the requests of dispatchers that were passed with them.
 pub(super) struct EnqueueForm {
     pub(super) messages: Vec<MessageForm>,
     pub(super) requests: Vec<TurnRequestForm>,
 }
 
-/// A completion of one caller, and dispatchers that came along.
+/// The completion of one caller, and the requests of dispatchers that were passed with it.
 pub(super) struct CompleteForm {
     pub(super) token: FlowToken,
     pub(super) message: Option<MessageForm>,
@@ -43,14 +43,15 @@ pub(super) struct CompleteForm {
 }
 
 impl EnqueueForm {
-    /// Its only message and what that needs, if it starts an instance now, and no other.
+    /// Returns its message and the capability that it needs, if it has a single message, which
+    /// starts an instance immediately.
     fn start(&self) -> Option<(&MessageForm, i32)> {
         let [message] = &self.messages[..] else { return None };
         message.is_plain_start().then_some(message).zip(message.starts)
     }
 }
 
-/// Requests as parts of their commands.
+/// Numbers the requests by their commands.
 fn numbered<'a>(requests: impl Iterator<Item = &'a Vec<TurnRequestForm>>) -> Vec<TurnRequestForm> {
     let of = |(c, requests): (usize, &'a Vec<TurnRequestForm>)| {
         requests.iter().map(move |request| request.of(c + 1))
@@ -58,11 +59,11 @@ fn numbered<'a>(requests: impl Iterator<Item = &'a Vec<TurnRequestForm>>) -> Vec
     requests.enumerate().flat_map(of).collect()
 }
 
-fn must_go_the_long_way(rows: &[Row]) -> bool {
+fn needs_general_path(rows: &[Row]) -> bool {
     rows.first().is_some_and(|row| row.get::<_, i16>(0) == NOT_PLAIN)
 }
 
-/// What became of a message.
+/// Decodes the outcome of a message.
 pub(super) fn outcome(code: i16) -> EnqueueOutcome {
     match code {
         0 => EnqueueOutcome::Queued,
@@ -71,21 +72,21 @@ pub(super) fn outcome(code: i16) -> EnqueueOutcome {
     }
 }
 
-/// Whether a message was put into a lane.
+/// Returns whether a message was stored.
 fn queued(rows: &[Row]) -> bool {
     let codes = |row: &Row| row.try_get::<_, Option<Vec<Option<i16>>>>(1).ok().flatten();
     rows.iter().filter_map(codes).flatten().any(|code| code.unwrap_or(0) == 0)
 }
 
-/// What a call has to say besides outcomes.
+/// The results of a call.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct EnqueueResults {
     pub(super) codes: Vec<Option<i16>>,
-    turns: Vec<Leased<TurnItem>>,
+    turns: Vec<LeasedItem<TurnItem>>,
     pub(super) changes: Vec<(usize, FlowChange)>,
 }
 
-impl Written {
+impl EnqueueResults {
     pub(super) fn read(operation: &'static str, rows: &[Row]) -> Result<Self, StoreError> {
         let mut written = Self::default();
         for row in rows {
@@ -105,7 +106,7 @@ impl Written {
         Ok(written)
     }
 
-    /// Takes out what concerns one command.
+    /// Takes out the turns and changes of one command.
     fn part(&mut self, command: usize) -> (Vec<(usize, TurnItem)>, Vec<FlowChange>) {
         let turns = self.turns.extract_if(.., |leased| leased.command == command);
         let turns = turns.map(|leased| (leased.request, leased.item)).collect();
@@ -114,8 +115,8 @@ impl Written {
     }
 }
 
-impl Core {
-    /// Makes one call for many enqueues.
+impl FlowCore {
+    /// Executes many enqueues in one call.
     pub(super) async fn flush_enqueue(&self, commands: Vec<EnqueueForm>) -> Flushed<EnqueueReply> {
         one_by_one(&commands, |part| self.enqueue_call(part).boxed()).await
     }
@@ -124,23 +125,23 @@ impl Core {
         &self,
         commands: Vec<&EnqueueForm>,
     ) -> Result<Vec<EnqueueReply>, StoreError> {
-        if let Some(replies) = self.start_call(&commands).await? {
+        if let Some(replies) = self.start_plain_call(&commands).await? {
             return Ok(replies);
         }
-        self.enqueue_long(&commands, false).await
+        self.enqueue_general(&commands, false).await
     }
 
-    /// Makes a call of its own for an administrative act, which leaves its entry in the audit.
+    /// Executes an administrative command by a call of its own, and records an audit event.
     pub(super) async fn enqueue_recorded(
         &self,
         command: &EnqueueForm,
     ) -> Result<EnqueueReply, StoreError> {
-        let mut replies = self.enqueue_long(&[command], true).await?;
+        let mut replies = self.enqueue_general(&[command], true).await?;
         Ok(replies.pop().unwrap_or_default())
     }
 
-    /// The long way, for messages of any kind.
-    async fn enqueue_long(
+    /// Stores messages of any kind.
+    async fn enqueue_general(
         &self,
         commands: &[&EnqueueForm],
         recorded: bool,
@@ -155,18 +156,20 @@ impl Core {
         let len = i32::try_from(commands.len()).expect("a call has few commands");
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&len, &Json(&messages), &Json(&requests), blobs.param()];
-        let call = (&self.sql.enqueue, params);
-        let rows = match recorded {
-            true => self.act(ENQUEUE, call, queued).await,
-            false => self.on_link(&self.shared.links.flow.enqueue, ENQUEUE, call).await,
+        let sql = &self.sql.enqueue;
+        let rows = if recorded {
+            self.act(ENQUEUE, sql, params, queued).await
+        } else {
+            self.on_link(&self.shared.links.flow.enqueue, ENQUEUE, sql, params).await
         };
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
-        Ok(self.enqueued(commands, Written::read(ENQUEUE, &rows)?))
+        Ok(self.enqueued(commands, EnqueueResults::read(ENQUEUE, &rows)?))
     }
 
-    /// The short way of starts; `None` if it has to be the long one.
-    async fn start_call(
+    /// Starts instances by the faster SQL function for plain starts; `None` if the general one is
+    /// needed.
+    async fn start_plain_call(
         &self,
         commands: &[&EnqueueForm],
     ) -> Result<Option<Vec<EnqueueReply>>, StoreError> {
@@ -182,16 +185,20 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&instances, &capabilities, &bodies, &Json(&requests)];
         let link = &self.shared.links.flow.enqueue;
-        let rows = self.on_link(link, ENQUEUE, (&self.sql.start, params)).await;
+        let rows = self.on_link(link, ENQUEUE, &self.sql.start, params).await;
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
-        if must_go_the_long_way(&rows) {
+        if needs_general_path(&rows) {
             return Ok(None);
         }
-        Ok(Some(self.enqueued(commands, Written::read(ENQUEUE, &rows)?)))
+        Ok(Some(self.enqueued(commands, EnqueueResults::read(ENQUEUE, &rows)?)))
     }
 
-    fn enqueued(&self, commands: &[&EnqueueForm], mut written: Written) -> Vec<EnqueueReply> {
+    fn enqueued(
+        &self,
+        commands: &[&EnqueueForm],
+        mut written: EnqueueResults,
+    ) -> Vec<EnqueueReply> {
         self.announce(&written);
         let mut codes = std::mem::take(&mut written.codes).into_iter();
         let reply = |(c, command): (usize, &&EnqueueForm)| {
@@ -203,7 +210,7 @@ impl Core {
         commands.iter().enumerate().map(reply).collect()
     }
 
-    /// Makes one call for many completions, or several if some are of the same activity.
+    /// Executes many completions in one call, or in several if some are of the same activity.
     pub(super) async fn flush_complete(
         &self,
         commands: Vec<CompleteForm>,
@@ -234,13 +241,14 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &Json(&messages), &Json(&requests), blobs.param()];
         let link = &self.shared.links.flow.complete;
-        let rows = self.on_link(link, COMPLETE, (&self.sql.complete, params)).await;
-        let asked = requests.iter().map(|request| request.key);
-        let rows = rows.inspect_err(|_| self.remember(asked))?;
-        Ok(self.completed(&commands, Written::read(COMPLETE, &rows)?))
+        let rows = self.on_link(link, COMPLETE, &self.sql.complete, params).await;
+        let keys = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(keys))?;
+        Ok(self.completed(&commands, EnqueueResults::read(COMPLETE, &rows)?))
     }
 
-    /// The short way, if each tells its own instance; `None` if it has to be the long one.
+    /// Completes activities by the faster SQL function if each message is plain and goes to the
+    /// activity's own instance; `None` if the general one is needed.
     async fn complete_plain_call(
         &self,
         commands: &[&CompleteForm],
@@ -260,25 +268,29 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &instances, &bodies, &Json(&requests)];
         let link = &self.shared.links.flow.complete;
-        let rows = self.on_link(link, COMPLETE, (&self.sql.complete_plain, params)).await;
-        let asked = requests.iter().map(|request| request.key);
-        let rows = rows.inspect_err(|_| self.remember(asked))?;
-        if must_go_the_long_way(&rows) {
+        let rows = self.on_link(link, COMPLETE, &self.sql.complete_plain, params).await;
+        let keys = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(keys))?;
+        if needs_general_path(&rows) {
             return Ok(None);
         }
-        Ok(Some(self.completed(commands, Written::read(COMPLETE, &rows)?)))
+        Ok(Some(self.completed(commands, EnqueueResults::read(COMPLETE, &rows)?)))
     }
 
-    fn completed(&self, commands: &[&CompleteForm], mut written: Written) -> Vec<CompletionReply> {
+    fn completed(
+        &self,
+        commands: &[&CompleteForm],
+        mut written: EnqueueResults,
+    ) -> Vec<CompletionReply> {
         self.announce(&written);
         let codes = std::mem::take(&mut written.codes);
         let (ends, outcomes) = codes.split_at(commands.len());
         let mut outcomes = outcomes.iter();
         let reply = |(c, command): (usize, &&CompleteForm)| {
             let (turns, changes) = written.part(c);
-            let told = command.message.as_ref().and_then(|_| outcomes.next().copied().flatten());
+            let code = command.message.as_ref().and_then(|_| outcomes.next().copied().flatten());
             let outcome = match ends[c] {
-                Some(0) => WorkOutcome::Completed(told.map(outcome)),
+                Some(0) => WorkOutcome::Completed(code.map(outcome)),
                 _ => WorkOutcome::Stale,
             };
             CompletionReply { outcome, turns, changes }
@@ -286,20 +298,20 @@ impl Core {
         commands.iter().enumerate().map(reply).collect()
     }
 
-    /// Tells other nodes what a call made available, and what it leased.
-    fn announce(&self, written: &Written) {
+    /// Notifies other nodes of what a call made available, and of the leases that it created.
+    fn announce(&self, written: &EnqueueResults) {
         let changes = written.changes.iter().map(|(_, change)| change.clone());
-        self.hints.tell(&self.shared, changes);
-        self.granted_turns(written.turns.iter().map(|leased| &leased.item));
+        self.hints.notify(&self.shared, changes);
+        self.note_leased_turns(written.turns.iter().map(|leased| &leased.item));
     }
 
-    /// Remembers turns that were leased, and tells other nodes when they end.
-    pub(super) fn granted_turns<'a>(&self, turns: impl Iterator<Item = &'a TurnItem> + Clone) {
+    /// Records the keys of leased turns, and notifies other nodes of the ends of the leases.
+    pub(super) fn note_leased_turns<'a>(&self, turns: impl Iterator<Item = &'a TurnItem> + Clone) {
         self.remember(turns.clone().map(|turn| turn.token.key));
         let ends = turns.filter_map(|turn| {
             let what = FlowWhat::Turn(turn.capability.clone()?);
             Some(FlowChange { what, due_in: turn.lease_for })
         });
-        self.hints.tell_leases(&self.shared, ends.collect());
+        self.hints.notify_leases(&self.shared, ends.collect());
     }
 }

@@ -15,11 +15,11 @@ use wakeline_store::flow::{
 
 use crate::rows::{self, Columns};
 
-/// How many columns a turn has.
+/// The number of columns of a turn.
 pub(super) const TURN_COLUMNS: usize = 25;
 
-/// Something that was leased, with the index of its command (or line) and of its request in it.
-pub(super) struct Leased<T> {
+/// A leased turn or activity, with the index of its command (or line) and of its request in it.
+pub(super) struct LeasedItem<T> {
     pub(super) command: usize,
     pub(super) request: usize,
     pub(super) item: T,
@@ -27,18 +27,18 @@ pub(super) struct Leased<T> {
 
 const UNKNOWN_STATE: &str = "this release does not know it; a newer one may have written it";
 
-/// A state as it is stored.
+/// Decodes the stored state of an instance.
 pub(super) fn state(text: &str) -> Result<InstanceState, StoreError> {
     InstanceState::parse(text)
         .ok_or_else(|| rows::corrupt("state of an instance", text, UNKNOWN_STATE))
 }
 
-/// A number from 1 as an index.
+/// Converts a number that is counted from 1 to an index.
 pub(super) fn index(number: i32) -> usize {
     usize::try_from(number - 1).expect("numbers begin at 1")
 }
 
-/// A number as the runtime gave it.
+/// Converts a stored number to the unsigned number that the runtime passed.
 pub(super) fn unsigned(number: i64) -> u64 {
     number.cast_unsigned()
 }
@@ -52,7 +52,7 @@ pub(super) fn turn(
     operation: &'static str,
     row: &Row,
     first: usize,
-) -> Result<Leased<TurnItem>, StoreError> {
+) -> Result<LeasedItem<TurnItem>, StoreError> {
     let mut columns = Columns::from(operation, row, first);
     let command = index(columns.take()?);
     let request: i32 = columns.take()?;
@@ -64,7 +64,7 @@ pub(super) fn turn(
     let capability = columns.name_if("capability")?;
     let execution: Option<i64> = columns.take()?;
     let last_event: Option<i64> = columns.take()?;
-    let standing: Option<&str> = columns.take()?;
+    let state_text: Option<&str> = columns.take()?;
     let messages = messages(&mut columns)?;
     let history = history(&mut columns)?;
     let kv = kv(&mut columns)?;
@@ -77,14 +77,14 @@ pub(super) fn turn(
         capability,
         execution: unsigned(execution.unwrap_or(0)),
         last_event: unsigned(last_event.unwrap_or(0)),
-        state: standing.map(state).transpose()?,
+        state: state_text.map(state).transpose()?,
         messages,
         history,
         kv,
         now: columns.moment()?,
         lease_for: rows::span(columns.take()?),
     };
-    Ok(Leased { command, request: usize::try_from(request).unwrap_or(0), item })
+    Ok(LeasedItem { command, request: usize::try_from(request).unwrap_or(0), item })
 }
 
 fn messages(columns: &mut Columns<'_>) -> Result<Vec<LaneMessage>, StoreError> {
@@ -114,7 +114,7 @@ fn history(columns: &mut Columns<'_>) -> Result<InlineHistory, StoreError> {
         events: events.into(),
     };
     let fields = firsts.into_iter().flatten().zip(lasts.into_iter().flatten());
-    Ok(InlineHistory::Whole(fields.zip(events.into_iter().flatten()).map(batch).collect()))
+    Ok(InlineHistory::Complete(fields.zip(events.into_iter().flatten()).map(batch).collect()))
 }
 
 fn kv(columns: &mut Columns<'_>) -> Result<Vec<KvEntry>, StoreError> {
@@ -138,7 +138,7 @@ pub(super) fn work(
     operation: &'static str,
     row: &Row,
     first: usize,
-) -> Result<Leased<WorkItem>, StoreError> {
+) -> Result<LeasedItem<WorkItem>, StoreError> {
     let mut columns = Columns::from(operation, row, first);
     let command = index(columns.take()?);
     let request: i32 = columns.take()?;
@@ -151,12 +151,12 @@ pub(super) fn work(
     let tag = columns.name_if("tag")?;
     let session = columns.name_if("session")?;
     let payload = Bytes::from(columns.take::<Vec<u8>>()?);
-    let standing: Option<&str> = columns.take()?;
-    let state = standing.map(state).transpose()?;
+    let state_text: Option<&str> = columns.take()?;
+    let state = state_text.map(state).transpose()?;
     let lease_for = rows::span(columns.take()?);
     let item =
         WorkItem { token, attempt, instance, key, name, tag, session, payload, state, lease_for };
-    Ok(Leased { command, request: usize::try_from(request).unwrap_or(0), item })
+    Ok(LeasedItem { command, request: usize::try_from(request).unwrap_or(0), item })
 }
 
 /// Reads the tag and the name of an activity.

@@ -1,4 +1,4 @@
-//! Renew, abandon, sessions, sweeps: what else is done with leases.
+//! Renews and abandons leases, keeps sessions, stores activities outside of turns, and sweeps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use wakeline_core::{FlowChange, FlowLine, FlowToken, FlowWhat, OwnerId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
 
-use super::Core;
+use super::FlowCore;
 use super::items::{index, route, state};
 use super::names::FilterForm;
 use super::wire::{WorkArrays, micros};
@@ -24,10 +24,10 @@ const KEEP: &str = "keep sessions";
 const SWEEP: &str = "sweep flow";
 const ENQUEUE_WORK: &str = "enqueue work";
 
-/// Most lines in one sweep.
+/// The maximum number of lines in one call of a sweep.
 const LINES_MAX: usize = 1000;
 
-/// Leases to be renewed, and for how long.
+/// Leases to be renewed, and their new length.
 pub(super) struct RenewForm {
     pub(super) tokens: Vec<FlowToken>,
     pub(super) span: Duration,
@@ -50,8 +50,8 @@ enum SweepLine<'a> {
     },
 }
 
-impl Core {
-    /// Makes one call for many renewals.
+impl FlowCore {
+    /// Executes many renewals in one call.
     pub(super) async fn flush_renew(&self, commands: Vec<RenewForm>) -> Flushed<Vec<RenewOutcome>> {
         one_by_one(&commands, |part| self.renew_call(part).boxed()).await
     }
@@ -60,7 +60,7 @@ impl Core {
         &self,
         commands: Vec<&RenewForm>,
     ) -> Result<Vec<Vec<RenewOutcome>>, StoreError> {
-        // Each token once, to the latest of the ends that are asked for.
+        // Each token is sent once, with the latest of the requested ends.
         let mut places: HashMap<FlowToken, usize> = HashMap::new();
         let (mut tokens, mut spans) = (Vec::new(), Vec::new());
         for command in &commands {
@@ -80,13 +80,13 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &spans];
         let link = &self.shared.links.flow.complete;
-        let rows = self.on_link(link, RENEW, (&self.sql.renew, params)).await?;
+        let rows = self.on_link(link, RENEW, &self.sql.renew, params).await?;
         let mut outcomes = vec![RenewOutcome::Stale; tokens.len()];
         for row in &rows {
             let mut columns = Columns::new(RENEW, row);
             let place = index(columns.take()?);
-            let standing: Option<&str> = columns.take()?;
-            outcomes[place] = RenewOutcome::Renewed(standing.map(state).transpose()?);
+            let state_text: Option<&str> = columns.take()?;
+            outcomes[place] = RenewOutcome::Renewed(state_text.map(state).transpose()?);
         }
         let answer = |command: &&RenewForm| {
             command.tokens.iter().map(|token| outcomes[places[token]]).collect()
@@ -94,7 +94,7 @@ impl Core {
         Ok(commands.iter().map(answer).collect())
     }
 
-    /// Gives a leased turn or activity back.
+    /// Releases a leased turn or activity.
     pub(super) async fn abandon(
         &self,
         token: FlowToken,
@@ -120,11 +120,11 @@ impl Core {
         let due: Option<i64> = columns.take()?;
         let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
         let changes: Vec<FlowChange> = what.zip(due).map(change).into_iter().collect();
-        self.hints.tell(&self.shared, changes.iter().cloned());
+        self.hints.notify(&self.shared, changes.iter().cloned());
         Ok((AbandonOutcome::Abandoned, changes))
     }
 
-    /// Keeps the sessions of some owners, or removes old ones.
+    /// Renews the sessions of some owners, or removes old sessions.
     pub(super) async fn keep_sessions(
         &self,
         owners: Vec<OwnerId>,
@@ -141,7 +141,7 @@ impl Core {
             let what = FlowWhat::Work(route(&mut Columns::from(KEEP, row, 1))?);
             changes.push(FlowChange::now(what));
         }
-        self.hints.tell(&self.shared, changes);
+        self.hints.notify(&self.shared, changes);
         let count: i64 = Columns::new(KEEP, first).take()?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
@@ -161,11 +161,11 @@ impl Core {
             let what = FlowWhat::Work(route(&mut columns)?);
             changes.push(FlowChange { what, due_in: rows::span(columns.take()?) });
         }
-        self.hints.tell(&self.shared, changes.iter().cloned());
+        self.hints.notify(&self.shared, changes.iter().cloned());
         Ok(changes)
     }
 
-    /// Reads how long until each line has something.
+    /// Reads the time until each line has something to claim.
     pub(super) async fn sweep(
         &self,
         lines: Vec<FlowLine>,

@@ -1,4 +1,4 @@
-//! `MailboxReader` on PostgreSQL: messages that wait in lanes.
+//! `MailboxReader` on PostgreSQL: lists messages that wait in mailboxes.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;

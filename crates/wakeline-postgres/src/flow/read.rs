@@ -1,4 +1,4 @@
-//! `FlowReader` on PostgreSQL: plain queries on a connection for general use.
+//! `FlowReader` on PostgreSQL: queries on a connection for general use.
 
 use std::time::SystemTime;
 
@@ -60,18 +60,18 @@ fn detail(columns: &mut Columns<'_>) -> Result<InstanceDetail, StoreError> {
     })
 }
 
-/// How instances stand.
-fn standings(operation: &'static str, rows: &[Row]) -> Result<Vec<Watched>, StoreError> {
-    let standing = |row| {
+/// Decodes the states of instances.
+fn watched(operation: &'static str, rows: &[Row]) -> Result<Vec<Watched>, StoreError> {
+    let read = |row| {
         let mut columns = Columns::new(operation, row);
         let phase: i16 = columns.take()?;
         let starts: bool = columns.take()?;
         Ok(match phase {
             0 if !starts => Watched::Missing,
-            _ => Watched::There(Box::new(detail(&mut columns)?)),
+            _ => Watched::Found(Box::new(detail(&mut columns)?)),
         })
     };
-    rows.iter().map(standing).collect()
+    rows.iter().map(read).collect()
 }
 
 #[async_trait]
@@ -79,7 +79,7 @@ impl FlowReader for PostgresStore {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         let (core, names) = (&self.flow.core, [instance.as_str()]);
         let rows = core.general(INSTANCE, &core.sql.instances, &[&&names[..]]).await?;
-        Ok(standings(INSTANCE, &rows)?.pop().unwrap_or(Watched::Missing))
+        Ok(watched(INSTANCE, &rows)?.pop().unwrap_or(Watched::Missing))
     }
 
     async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
@@ -92,7 +92,7 @@ impl FlowReader for PostgresStore {
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
         let core = &self.flow.core;
         let names: Vec<&str> = instances.iter().map(InstanceId::as_str).collect();
-        standings(WATCH, &core.queue.promptly(WATCH, &core.sql.watch, &[&names]).await?)
+        watched(WATCH, &core.queue.promptly(WATCH, &core.sql.watch, &[&names]).await?)
     }
 
     async fn history(
@@ -233,8 +233,8 @@ impl FlowReader for PostgresStore {
         let states: Vec<String> = columns.take()?;
         let counts: Vec<i64> = columns.take()?;
         for (text, instances) in states.iter().zip(counts) {
-            let standing = state(text)?;
-            let place = InstanceState::ALL.iter().position(|known| *known == standing);
+            let state_text = state(text)?;
+            let place = InstanceState::ALL.iter().position(|known| *known == state_text);
             let place = place.expect("all states are listed");
             depths.instances[place] = u64::try_from(instances).unwrap_or(0);
         }

@@ -1,4 +1,4 @@
-//! `WorkRetries` on PostgreSQL: activities that are tried again.
+//! `WorkRetries` on PostgreSQL: activities that are retried.
 
 use std::time::{Duration, SystemTime};
 
@@ -39,14 +39,14 @@ impl WorkRetries for PostgresStore {
         error: String,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
         let core = &self.flow.core;
-        // PostgreSQL cannot keep NUL in a text; an error is not worth a failure.
+        // PostgreSQL cannot store NUL in a text. The retry must not fail because of its error text.
         let error = error.replace('\0', "\u{fffd}");
         let params: &[&(dyn ToSql + Sync)] = &[&token.work, &token.key, &micros(delay), &error];
         let rows = core.general(RETRY, &core.sql.work_retry, params).await?;
         let Some(row) = rows.first() else { return Ok((AbandonOutcome::Stale, Vec::new())) };
         let what = FlowWhat::Work(route(&mut Columns::new(RETRY, row))?);
         let changes = vec![FlowChange { what, due_in: delay }];
-        core.hints.tell(&core.shared, changes.iter().cloned());
+        core.hints.notify(&core.shared, changes.iter().cloned());
         Ok((AbandonOutcome::Abandoned, changes))
     }
 

@@ -1,31 +1,33 @@
-//! Turns whose last commit took longer than the database allows: they are committed apart.
+//! Turns whose last commit exceeded the statement timeout. They are committed separately.
 //!
 //! # Where it sits
-//! [`super::commit`] notes the lanes of a call that was ended at its time limit. The call may have
-//! been fused, so not all of them are at fault.
+//! [`super::commit`] records the lanes of a call that was cancelled at its time limit. The call may
+//! have been fused, so not all of them are slow.
 //!
 //! # Invariants
-//! * Nobody waits for the commit of such a turn: it goes alone, on a connection for general use.
-//! * Its waits for locks end before its statement does. What still takes too long is slow by
-//!   itself, and is marked so ([`wakeline_store::TimeLimit`]). Many short waits for locks in one
-//!   commit look the same: they cannot be told apart without looking at the locks.
+//! * The commit of such a turn delays no other commit: it is executed alone, on a connection for
+//!   general use.
+//! * Its lock timeout is shorter than its statement timeout. A commit that still takes too long is
+//!   slow by itself, and its error says so ([`wakeline_store::TimeLimit`]). Many short waits for
+//!   locks in one commit have the same effect and cannot be distinguished from that.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Most lanes that are remembered. More are forgotten, which costs others a wait.
+/// The maximum number of lanes that are remembered. All are forgotten when it is reached; then the
+/// next commit of such a turn delays others once more.
 const LANES_MAX: usize = 10_000;
 
-/// Lanes whose last commit took too long.
+/// The lanes whose last commit took too long.
 #[derive(Default)]
 pub(super) struct SlowLanes {
     lanes: Mutex<HashSet<i64>>,
 }
 
 impl SlowLanes {
-    /// The commit of this lane, or one in the same call, took too long.
+    /// Records that the commit of this lane, or another one in the same call, took too long.
     pub(super) fn note(&self, lane: i64) {
         let mut lanes = self.lanes.lock();
         if lanes.len() >= LANES_MAX {
@@ -38,13 +40,13 @@ impl SlowLanes {
         self.lanes.lock().contains(&lane)
     }
 
-    /// The lane was committed in time.
+    /// Forgets a lane that was committed in time.
     pub(super) fn forget(&self, lane: i64) {
         self.lanes.lock().remove(&lane);
     }
 }
 
-/// How long a commit that goes apart waits for a lock, as the setting is written.
+/// Returns the lock timeout of a separate commit in the form of the PostgreSQL setting.
 pub(super) fn lock_wait(statement_timeout: Duration) -> String {
     format!("{}ms", (statement_timeout / 2).as_millis().max(1))
 }

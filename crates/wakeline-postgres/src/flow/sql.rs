@@ -1,4 +1,4 @@
-//! The statements of orchestrations, filled in once per store.
+//! The SQL statements of orchestrations, completed once per store with its schema.
 
 use crate::Shared;
 use crate::connect::Sql;
@@ -6,12 +6,12 @@ use crate::connect::Sql;
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
         /// The statements of orchestrations.
-        pub(crate) struct Statements {
+        pub(crate) struct FlowStatements {
             $(pub(crate) $name: Sql,)*
         }
 
-        impl Statements {
-            /// Fills in the store's schema.
+        impl FlowStatements {
+            /// Completes the statements with the store's schema.
             pub(crate) fn new(shared: &Shared) -> Self {
                 Self {
                     $($name: shared.sql(include_str!(

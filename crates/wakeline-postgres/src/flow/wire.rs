@@ -1,12 +1,14 @@
-//! What the functions of orchestrations are given: JSON for the structure, arrays for the bytes.
+//! The arguments of the SQL functions of orchestrations: JSON for the structure, arrays for the
+//! bytes.
 //!
 //! # Where it sits
-//! A caller turns its command into a form with all names resolved (`*Form`); a fused call numbers
-//! the commands and puts their forms together (`*Json`).
+//! A caller converts its command into a form with all names resolved (`*Form`); a fused call
+//! numbers the commands and combines their forms (`*Json`).
 //!
 //! # Invariants
-//! * Commands are numbered from 1, and so are bytes: as PostgreSQL's arrays are.
-//! * Spans are microseconds, and end long before the last timestamp that PostgreSQL knows.
+//! * Commands and byte strings are numbered from 1, like the elements of PostgreSQL's arrays.
+//! * Time spans are in microseconds, and so short that no sum exceeds the last timestamp that
+//!   PostgreSQL supports.
 
 use std::time::Duration;
 
@@ -17,32 +19,33 @@ use uuid::Uuid;
 use wakeline_store::StoreError;
 use wakeline_store::flow::{Envelope, NewWork, TurnRequest, Visible, WorkRequest};
 
-use super::Core;
+use super::FlowCore;
 use super::names::FilterForm;
 
-/// Longest span: 100 years.
+/// The longest span: 100 years.
 const SPAN_MAX: Duration = Duration::from_secs(3_155_760_000);
 
-/// A span in microseconds.
+/// Converts a span to microseconds.
 pub(super) fn micros(span: Duration) -> i64 {
     i64::try_from(span.min(SPAN_MAX).as_micros()).expect("100 years fit")
 }
 
-/// A number of the runtime's as PostgreSQL keeps it. Those above its range come back as they were.
+/// Converts a number of the runtime to a signed one that PostgreSQL can store. Numbers above its
+/// range are restored by the reverse conversion.
 pub(super) fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
 
-/// When something can be claimed.
+/// The time when a message or an activity can be claimed.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Moment {
+struct VisibleForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<i64>,
 }
 
-impl From<Visible> for Moment {
+impl From<Visible> for VisibleForm {
     fn from(visible: Visible) -> Self {
         match visible {
             Visible::Now => Self { after: Some(0), at: None },
@@ -52,27 +55,27 @@ impl From<Visible> for Moment {
     }
 }
 
-/// The bytes of a call.
+/// The byte strings of a call.
 #[derive(Default)]
 pub(super) struct Blobs<'a>(Vec<&'a [u8]>);
 
 impl<'a> Blobs<'a> {
-    /// Adds some; returns their number.
+    /// Adds a byte string and returns its number.
     pub(super) fn add(&mut self, bytes: &'a [u8]) -> usize {
         self.0.push(bytes);
         self.0.len()
     }
 
-    /// The parameter.
+    /// Returns the byte strings as a parameter.
     pub(super) fn param(&self) -> &Vec<&'a [u8]> {
         &self.0
     }
 }
 
-/// A message on its way.
+/// A message with all names resolved.
 pub(super) struct MessageForm {
     pub(super) instance: String,
-    moment: Moment,
+    moment: VisibleForm,
     payload: Bytes,
     pub(super) starts: Option<i32>,
     parent: Option<String>,
@@ -81,13 +84,13 @@ pub(super) struct MessageForm {
     key: Option<(i64, i64)>,
 }
 
-/// A message in a call.
+/// A message as part of a call.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageJson<'a> {
     c: usize,
     instance: &'a str,
     #[serde(flatten)]
-    moment: Moment,
+    moment: VisibleForm,
     body: usize,
     starts: Option<i32>,
     parent: Option<&'a str>,
@@ -98,17 +101,17 @@ pub(super) struct MessageJson<'a> {
 }
 
 impl MessageForm {
-    /// About what it adds to a call.
+    /// Returns the approximate number of bytes that it adds to a call.
     pub(super) fn bytes(&self) -> usize {
         self.payload.len() + self.instance.len() + 200
     }
 
-    /// Whether it only tells a running instance something, now.
+    /// Returns whether it goes to a running instance and is visible immediately.
     pub(super) fn is_plain(&self) -> bool {
         self.starts.is_none() && !self.unique && self.is_simple()
     }
 
-    /// Whether it starts an instance that must not be there, now.
+    /// Returns whether it immediately starts an instance that must not exist yet.
     pub(super) fn is_plain_start(&self) -> bool {
         self.starts.is_some() && self.parent.is_none() && self.unique && self.is_simple()
     }
@@ -117,12 +120,12 @@ impl MessageForm {
         self.moment.after == Some(0) && !self.ended_too && self.key.is_none()
     }
 
-    /// What it carries.
+    /// Returns the payload.
     pub(super) fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// It as part of command `c`.
+    /// Converts it to a part of command `c`.
     pub(super) fn json<'a>(&'a self, c: usize, blobs: &mut Blobs<'a>) -> MessageJson<'a> {
         MessageJson {
             c,
@@ -139,7 +142,7 @@ impl MessageForm {
     }
 }
 
-/// A dispatcher that comes along with a write, or claims.
+/// The request of a dispatcher that is passed with a write or a claim.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct TurnRequestForm {
     #[serde(skip_serializing_if = "is_zero")]
@@ -150,7 +153,7 @@ pub(super) struct TurnRequestForm {
     caps: Option<Vec<i32>>,
 }
 
-/// A worker that comes along with a write.
+/// The request of a worker that is passed with a write.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WorkRequestForm {
     c: usize,
@@ -168,30 +171,30 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl TurnRequestForm {
-    /// It as part of command `c`.
+    /// Returns it as a part of command `c`.
     pub(super) fn of(&self, c: usize) -> Self {
         Self { c, ..self.clone() }
     }
 }
 
 impl WorkRequestForm {
-    /// It as part of command `c`.
+    /// Returns it as a part of command `c`.
     pub(super) fn of(&self, c: usize) -> Self {
         Self { c, ..self.clone() }
     }
 }
 
-/// An activity on its way.
+/// An activity with all names resolved.
 pub(super) struct WorkForm {
     execution: i64,
     activity: i64,
     route: i64,
     session: Option<String>,
-    moment: Moment,
+    moment: VisibleForm,
     payload: Bytes,
 }
 
-/// The activities of a call, as the functions take them.
+/// The activities of a call as arrays.
 #[derive(Default)]
 pub(super) struct WorkArrays<'a> {
     commands: Vec<i32>,
@@ -205,7 +208,7 @@ pub(super) struct WorkArrays<'a> {
 }
 
 impl<'a> WorkArrays<'a> {
-    /// Adds one of command `c`.
+    /// Adds an activity of command `c`.
     pub(super) fn add(&mut self, c: usize, work: &'a WorkForm) {
         self.commands.push(i32::try_from(c).expect("a call has few commands"));
         self.executions.push(work.execution);
@@ -217,7 +220,7 @@ impl<'a> WorkArrays<'a> {
         self.bodies.push(&work.payload);
     }
 
-    /// The parameters, in order.
+    /// Returns the parameters in order.
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 8] {
         [
             &self.commands,
@@ -233,13 +236,13 @@ impl<'a> WorkArrays<'a> {
 }
 
 impl WorkForm {
-    /// About what it adds to a call.
+    /// Returns the approximate number of bytes that it adds to a call.
     pub(super) fn bytes(&self) -> usize {
         self.payload.len() + 200
     }
 }
 
-impl Core {
+impl FlowCore {
     /// Resolves the names of messages.
     pub(super) async fn messages(
         &self,
@@ -265,7 +268,7 @@ impl Core {
         Ok(forms)
     }
 
-    /// Resolves the names of dispatchers.
+    /// Resolves the names of dispatchers' requests.
     pub(super) async fn turn_requests(
         &self,
         requests: &[TurnRequest],
@@ -279,7 +282,7 @@ impl Core {
         Ok(forms)
     }
 
-    /// Resolves the names of workers.
+    /// Resolves the names of workers' requests.
     pub(super) async fn work_requests(
         &self,
         requests: &[WorkRequest],

@@ -1,4 +1,5 @@
-//! `HookAdmin` on PostgreSQL: interventions, jobs and chores, one function each.
+//! `HookAdmin` on PostgreSQL: administrative commands, jobs and background work. Each calls one SQL
+//! function.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,11 +13,11 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    ChoreReport, DeliveryFilter, ExpireMessages, ExpiredMessages, HookAdmin, Job, JobKind, JobSpec,
-    JobState, MessagePlace, ResendOutcome,
+    DeliveryFilter, DeliveryJob, ExpireMessages, ExpiredMessages, ExpiryPosition, HookAdmin,
+    HookBackgroundReport, JobKind, JobSpec, JobState, ResendOutcome,
 };
 
-use super::Core;
+use super::HookCore;
 use super::catalog::vanished;
 use super::read::{STATES, names};
 use super::wire::{self, change, count, merge, micros, moment_if};
@@ -28,7 +29,7 @@ const RESEND: &str = "resend";
 const CANCEL: &str = "cancel";
 const EXPUNGE: &str = "expunge";
 const JOB: &str = "job";
-const CHORES: &str = "webhook maintenance";
+const BACKGROUND: &str = "webhook maintenance";
 
 fn kind_code(kind: JobKind) -> i16 {
     match kind {
@@ -39,12 +40,12 @@ fn kind_code(kind: JobKind) -> i16 {
     }
 }
 
-/// Whether a job was made: then its id came back.
+/// Returns whether a job was created: then its row has an id.
 fn job_made(rows: &[Row]) -> bool {
     rows.first().is_some_and(|row| row.try_get::<_, Option<Uuid>>(0).is_ok_and(|id| id.is_some()))
 }
 
-fn job(row: &Row) -> Result<Job, StoreError> {
+fn job(row: &Row) -> Result<DeliveryJob, StoreError> {
     let mut columns = Columns::new(JOB, row);
     let (id, application) = (JobId(columns.take()?), ApplicationId(columns.take()?));
     let kind = match columns.take::<i16>()? {
@@ -64,7 +65,7 @@ fn job(row: &Row) -> Result<Job, StoreError> {
             codes.into_iter().filter_map(state).copied().collect()
         },
     };
-    Ok(Job {
+    Ok(DeliveryJob {
         spec: JobSpec { id, kind, filter },
         application,
         seen: count(columns.take()?),
@@ -87,7 +88,7 @@ impl HookAdmin for PostgresStore {
         let (app, app_uid) = wire::application(application);
         let ((message, event), (id, own)) = (wire::message(message), wire::endpoint(endpoint));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &id, &own];
-        let rows = core.act(RESEND, (&core.sql.resend, params), Act::coded).await?;
+        let rows = core.act(RESEND, &core.sql.resend, params, Act::coded).await?;
         let Some(row) = rows.first() else { return Ok((ResendOutcome::Missing, Vec::new())) };
         let mut columns = Columns::new(RESEND, row);
         let outcome = match columns.take::<i16>()? {
@@ -101,7 +102,7 @@ impl HookAdmin for PostgresStore {
             return Ok((outcome, Vec::new()));
         }
         let changes = vec![change(columns.take()?, columns.take()?, 0)];
-        core.tell(&changes);
+        core.notify(&changes);
         Ok((outcome, changes))
     }
 
@@ -117,7 +118,7 @@ impl HookAdmin for PostgresStore {
         let (id, own) = endpoint.map_or((None, None), wire::endpoint);
         let all = endpoint.is_none();
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &all, &id, &own];
-        let rows = core.act(CANCEL, (&core.sql.cancel, params), Act::counted).await?;
+        let rows = core.act(CANCEL, &core.sql.cancel, params, Act::counted).await?;
         let (mut cancelled, mut changes) = (None, Vec::new());
         for row in &rows {
             let mut columns = Columns::new(CANCEL, row);
@@ -129,7 +130,7 @@ impl HookAdmin for PostgresStore {
                 }
             }
         }
-        core.tell(&changes);
+        core.notify(&changes);
         Ok(cancelled.map(|cancelled| (cancelled, changes)))
     }
 
@@ -142,7 +143,7 @@ impl HookAdmin for PostgresStore {
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
         let sql = &core.sql.expunge_payload;
-        let rows = core.act(EXPUNGE, (sql, params), Act::any).await?;
+        let rows = core.act(EXPUNGE, sql, params, Act::any).await?;
         Ok(!rows.is_empty())
     }
 
@@ -156,7 +157,7 @@ impl HookAdmin for PostgresStore {
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own, &attempt.0];
         let sql = &core.sql.expunge_response;
-        let rows = core.act(EXPUNGE, (sql, params), Act::any).await?;
+        let rows = core.act(EXPUNGE, sql, params, Act::any).await?;
         Ok(!rows.is_empty())
     }
 
@@ -164,7 +165,7 @@ impl HookAdmin for PostgresStore {
         &self,
         application: &ApplicationRef,
         spec: JobSpec,
-    ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
+    ) -> Result<Option<(DeliveryJob, Vec<HookChange>)>, StoreError> {
         let core = &self.hook.core;
         let (app, app_uid) = wire::application(application);
         let filter = &spec.filter;
@@ -183,30 +184,30 @@ impl HookAdmin for PostgresStore {
             &filter.until.map(rows::system_time),
             &states,
         ];
-        let rows = core.act(JOB, (&core.sql.job_start, params), job_made).await?;
+        let rows = core.act(JOB, &core.sql.job_start, params, job_made).await?;
         let made = rows.first().map(|row| Columns::new(JOB, row).take::<Option<Uuid>>());
         if made.transpose()?.flatten().is_none() {
             return Ok(None);
         }
-        let changes = vec![HookChange::now(HookWhat::Chores)];
-        core.tell(&changes);
+        let changes = vec![HookChange::now(HookWhat::Background)];
+        core.notify(&changes);
         let job = self.job(spec.id).await.map_err(StoreError::after_write)?;
         let job = job.ok_or_else(|| vanished(JOB))?;
         Ok(Some((job, changes)))
     }
 
-    async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+    async fn job(&self, id: JobId) -> Result<Option<DeliveryJob>, StoreError> {
         let core = &self.hook.core;
         let rows = core.general(JOB, &core.sql.job, &[&id.0]).await?;
         rows.first().map(job).transpose()
     }
 
-    async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
+    async fn run_background(&self, rows: u32) -> Result<HookBackgroundReport, StoreError> {
         let core = &self.hook.core;
         let most = i32::try_from(rows.clamp(1, 100_000)).expect("it was clamped");
-        // Either goes on if the other one fails.
+        // Each continues if the other one fails.
         let fanned = core.fan_out(most).await;
-        let mut report = core.other_chores(most).await?;
+        let mut report = core.run_other_background(most).await?;
         let fanned = fanned?;
         report.rows += fanned.rows;
         report.next_due = fanned.next_due.or(report.next_due);
@@ -223,7 +224,7 @@ impl HookAdmin for PostgresStore {
         const EXPIRE: &str = "expire messages";
         let core = &self.hook.core;
         let keep = micros(command.older_than);
-        let after = command.after.unwrap_or(MessagePlace { at: Timestamp(0), id: Uuid::nil() });
+        let after = command.after.unwrap_or(ExpiryPosition { at: Timestamp(0), id: Uuid::nil() });
         let most = i32::try_from(command.rows.clamp(1, 100_000)).expect("it was clamped");
         let params: &[&(dyn ToSql + Sync)] =
             &[&keep, &rows::system_time(after.at), &after.id, &most];
@@ -234,39 +235,40 @@ impl HookAdmin for PostgresStore {
             [count(columns.take()?), count(columns.take()?), count(columns.take()?)];
         let at: Option<SystemTime> = columns.take()?;
         let id: Option<Uuid> = columns.take()?;
-        let place = |(at, id)| MessagePlace { at: rows::timestamp(at), id };
+        let place = |(at, id)| ExpiryPosition { at: rows::timestamp(at), id };
         Ok(ExpiredMessages { messages, deliveries, attempts, next: at.zip(id).map(place) })
     }
 }
 
-impl Core {
-    /// Makes a piece of the deliveries that emits have left for later.
-    async fn fan_out(&self, most: i32) -> Result<ChoreReport, StoreError> {
+impl HookCore {
+    /// Creates a batch of the deliveries that emits have left for background work.
+    async fn fan_out(&self, most: i32) -> Result<HookBackgroundReport, StoreError> {
         let after = *self.fan_out_after.lock();
-        let mut report = ChoreReport::default();
-        for row in &self.general(CHORES, &self.sql.fan_out, &[&after, &most]).await? {
-            let mut columns = Columns::new(CHORES, row);
+        let mut report = HookBackgroundReport::default();
+        for row in &self.general(BACKGROUND, &self.sql.fan_out, &[&after, &most]).await? {
+            let mut columns = Columns::new(BACKGROUND, row);
             let kind: i16 = columns.take()?;
             let (done, more): (Option<i64>, Option<bool>) = (columns.take()?, columns.take()?);
             let id: Option<Uuid> = columns.take()?;
             if kind == 0 {
                 *self.fan_out_after.lock() = id;
                 report.rows = count(done.unwrap_or(0));
-                // What another node has in hand is looked at again with the other chores.
+                // Messages that another node is processing are checked again with the other
+                // background work.
                 let goes_on = report.rows > 0 && more.unwrap_or(false);
                 report.next_due = goes_on.then_some(Duration::ZERO);
             } else if let Some(endpoint) = id {
                 merge(&mut report.changes, change(endpoint, columns.take()?, 0));
             }
         }
-        self.tell(&report.changes);
+        self.notify(&report.changes);
         Ok(report)
     }
 
-    async fn other_chores(&self, most: i32) -> Result<ChoreReport, StoreError> {
-        let mut report = ChoreReport::default();
-        for row in &self.general(CHORES, &self.sql.chores, &[&most]).await? {
-            let mut columns = Columns::new(CHORES, row);
+    async fn run_other_background(&self, most: i32) -> Result<HookBackgroundReport, StoreError> {
+        let mut report = HookBackgroundReport::default();
+        for row in &self.general(BACKGROUND, &self.sql.background, &[&most]).await? {
+            let mut columns = Columns::new(BACKGROUND, row);
             let kind: i16 = columns.take()?;
             let done: Option<i64> = columns.take()?;
             let due: Option<i64> = columns.take()?;
@@ -278,7 +280,7 @@ impl Core {
             let (endpoint, pull) = (columns.take()?, columns.take()?);
             merge(&mut report.changes, change(endpoint, pull, due.unwrap_or(0)));
         }
-        self.tell(&report.changes);
+        self.notify(&report.changes);
         Ok(report)
     }
 }

@@ -1,4 +1,5 @@
-//! Applications, and endpoints as their trait has them.
+//! `HookApplications` and `HookEndpoints` on PostgreSQL. The queries of endpoints are in
+//! [`super::endpoints`].
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -10,47 +11,49 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Created, Endpoint, EndpointSecret, EndpointUpdate, HookApplications,
-    HookEndpoints, Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome,
+    HookEndpoints, HookPage, Idempotency, NewApplication, NewEndpoint, PageRequest, RotateOutcome,
     Rotation, UpdateOutcome,
 };
 
 use super::wire::{self, bytes, plain};
-use super::{Core, sql};
+use super::{HookCore, sql};
 use crate::PostgresStore;
 use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const APPLICATION: &str = "application";
 
-pub(super) type Prints<'a> = (Option<&'a str>, Option<&'a [u8]>);
+pub(super) type KeyAndDigest<'a> = (Option<&'a str>, Option<&'a [u8]>);
 
-/// An idempotency key and its print.
-pub(super) fn prints(idempotency: Option<&Idempotency>) -> Prints<'_> {
-    (idempotency.map(|one| one.key.as_str()), idempotency.map(|one| one.print.as_slice()))
+/// An idempotency key and its digest.
+pub(super) fn digests(idempotency: Option<&Idempotency>) -> KeyAndDigest<'_> {
+    (idempotency.map(|one| one.key.as_str()), idempotency.map(|one| one.digest.as_slice()))
 }
 
-/// What was made is gone already.
+/// The error for an object that was deleted concurrently after it was created.
 pub(super) fn vanished(operation: &'static str) -> StoreError {
     StoreError::Transient { operation, source: "it was removed meanwhile".into() }
 }
 
-/// Where a page by ids begins: behind an id, or at the very beginning.
+/// Returns the id after which a page begins: the given one, or one before all others.
 pub(super) fn place(up: bool, after: Option<Uuid>) -> Uuid {
     after.unwrap_or(if up { Uuid::nil() } else { Uuid::max() })
 }
 
-/// Cuts what was read, one more than a page holds, to the page, and puts it into its order.
-pub(super) fn page<K, T>(request: &PageRequest<K>, mut items: Vec<T>) -> Page<T> {
+/// Builds a page of the items that were read, which are one more than the limit if there are more
+/// pages, and restores the order of a page that was read backwards.
+pub(super) fn page<K, T>(request: &PageRequest<K>, mut items: Vec<T>) -> HookPage<T> {
     let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
     let done = items.len() <= limit;
     items.truncate(limit);
     if request.backwards && request.after.is_some() {
         items.reverse();
     }
-    Page { items, done }
+    HookPage { items, done }
 }
 
-/// How many rows a page asks for: one more, to know whether there are more.
+/// Returns the number of rows to read for a page: one more than its limit, to know whether there
+/// are more pages.
 pub(super) fn limit<K>(request: &PageRequest<K>) -> i64 {
     i64::from(request.limit) + 1
 }
@@ -68,7 +71,7 @@ fn application(row: &Row) -> Result<Application, StoreError> {
     })
 }
 
-impl Core {
+impl HookCore {
     pub(super) async fn application(
         &self,
         which: &ApplicationRef,
@@ -92,7 +95,7 @@ impl Core {
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Application>, StoreError> {
         plain("name", &new.name)?;
-        let (key, print) = prints(idempotency.as_ref());
+        let (key, digest) = digests(idempotency.as_ref());
         let params: &[&(dyn ToSql + Sync)] = &[
             &new.id.0,
             &new.uid.as_ref().map(|uid| uid.as_str()),
@@ -100,10 +103,10 @@ impl Core {
             &new.rate_limit.map(i64::from),
             &new.metadata.as_ref(),
             &key,
-            &print,
+            &digest,
         ];
         let sql = &self.sql.application_create;
-        let rows = self.act(APPLICATION, (sql, params), Act::coded).await?;
+        let rows = self.act(APPLICATION, sql, params, Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(APPLICATION)) };
         let mut columns = Columns::new(APPLICATION, row);
         let code: i16 = columns.take()?;
@@ -174,7 +177,7 @@ impl HookApplications for PostgresStore {
         &self,
         request: PageRequest<ApplicationId>,
         reserved: &str,
-    ) -> Result<Page<Application>, StoreError> {
+    ) -> Result<HookPage<Application>, StoreError> {
         let core = &self.hook.core;
         let up = sql::goes_up(&request);
         let params: &[&(dyn ToSql + Sync)] =
@@ -200,7 +203,7 @@ impl HookApplications for PostgresStore {
         let core = &self.hook.core;
         let (id, uid) = wire::application(application);
         let (sql, params) = (&core.sql.application_delete, &[&id as _, &uid as _]);
-        let rows = core.act(APPLICATION, (sql, params), Act::said).await?;
+        let rows = core.act(APPLICATION, sql, params, Act::said).await?;
         let Some(row) = rows.first() else { return Ok((false, Vec::new())) };
         let mut columns = Columns::new(APPLICATION, row);
         if !columns.take::<bool>()? {
@@ -209,13 +212,13 @@ impl HookApplications for PostgresStore {
         let id: Option<Uuid> = columns.take()?;
         let mut more: bool = columns.take()?;
         while more {
-            // It is gone already. What cannot be done here is done by background work.
+            // The application is deleted already. If this fails, background work continues.
             let stopped = core.general(APPLICATION, &core.sql.application_stop, &[&id]).await;
             let row = stopped.ok().and_then(|rows| rows.into_iter().next());
             more = row.is_some_and(|row| row.try_get(0).unwrap_or(false));
         }
-        let changes = vec![HookChange::now(HookWhat::Chores)];
-        core.tell(&changes);
+        let changes = vec![HookChange::now(HookWhat::Background)];
+        core.notify(&changes);
         Ok((true, changes))
     }
 }
@@ -243,7 +246,7 @@ impl HookEndpoints for PostgresStore {
         &self,
         application: &ApplicationRef,
         page: PageRequest<EndpointId>,
-    ) -> Result<Option<Page<Endpoint>>, StoreError> {
+    ) -> Result<Option<HookPage<Endpoint>>, StoreError> {
         self.hook.core.endpoints(application, page).await
     }
 
@@ -262,8 +265,9 @@ impl HookEndpoints for PostgresStore {
         endpoint: &EndpointRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let (gone, more) = self.hook.core.delete_endpoint(application, endpoint).await?;
-        let changes: Vec<_> = more.then(|| HookChange::now(HookWhat::Chores)).into_iter().collect();
-        self.hook.core.tell(&changes);
+        let changes: Vec<_> =
+            more.then(|| HookChange::now(HookWhat::Background)).into_iter().collect();
+        self.hook.core.notify(&changes);
         Ok((gone, changes))
     }
 

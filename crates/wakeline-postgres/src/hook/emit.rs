@@ -1,15 +1,15 @@
-//! Emit: messages with their deliveries, many in one call.
+//! Emit: stores messages with their deliveries, many in one call.
 //!
 //! # Invariants
 //! * Two messages of a call never share an id, an event id or an idempotency key.
-//! * A call of unknown outcome is repeated once: its messages have ids of their own, and one that
-//!   is there already is not stored again. What the first try leased is found by the next claim
-//!   with its keys, and whoever may wait for the rest is told.
+//! * A call of unknown outcome is repeated once. Its messages have unique ids, and a message that
+//!   exists already is not stored again. The next claim with the same attempt ids finds what the
+//!   first attempt leased, and the waiters of the other deliveries are notified.
 
 mod again;
-mod along;
-mod asks;
 mod later;
+mod piggybacked;
+mod requests;
 
 use std::collections::HashMap;
 
@@ -23,63 +23,66 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    DeliveryAsk, DeliveryGroup, DeliveryItem, EmitOutcome, EmitReply, NewMessage, StoredMessage,
-    Trigger,
+    DeliveryGroup, DeliveryItem, DeliveryRequest, EmitOutcome, EmitReply, NewMessage,
+    StoredMessage, Trigger,
 };
 
-use super::Core;
+use super::HookCore;
 use super::items::{self, Targets};
-use super::set_aside::Spoilt;
+use super::quarantine::Quarantine;
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::rows::{self, Columns};
 
-pub(crate) use along::EmittedAlong;
-use asks::Asks;
+pub(crate) use piggybacked::PiggybackedEmits;
+use requests::RequestArrays;
 
 pub(super) const EMIT: &str = "emit";
 
-/// Where the columns of an endpoint begin, with the database's clock before them.
+/// The index of the column with the database's clock; the columns of an endpoint follow it.
 const NOW_COLUMN: usize = 10;
 
-/// A message of one caller, and senders that came along.
+/// The message of one caller, and the requests of senders that were passed with it.
 pub(super) struct EmitForm {
     message: NewMessage,
-    asks: Vec<DeliveryAsk>,
+    requests: Vec<DeliveryRequest>,
 }
 
 impl EmitForm {
-    /// Refuses what PostgreSQL cannot keep.
-    pub(super) fn new(message: NewMessage, asks: Vec<DeliveryAsk>) -> Result<Self, StoreError> {
+    /// Creates the form; refuses a message that PostgreSQL cannot store.
+    pub(super) fn new(
+        message: NewMessage,
+        requests: Vec<DeliveryRequest>,
+    ) -> Result<Self, StoreError> {
         check(&message)?;
-        Ok(Self { message, asks })
+        Ok(Self { message, requests })
     }
 
-    /// About what it adds to a call.
+    /// Returns the approximate number of bytes that it adds to a call.
     pub(super) fn bytes(&self) -> usize {
-        let ids: usize = self.asks.iter().map(|ask| ask.attempts.len()).sum();
+        let ids: usize = self.requests.iter().map(|request| request.attempts.len()).sum();
         self.message.payload.len() + 400 + 16 * ids
     }
 
-    /// What no other message of the call may share.
+    /// Returns the keys that no other message of the call may share.
     fn keys(&self) -> Vec<String> {
         keys_of(&self.message)
     }
 }
 
-/// An application and a type of its messages.
+/// An application and an event type.
 type Pair<'a> = (&'a ApplicationRef, Option<ApplicationId>, &'a EventTypeName);
 
-/// The pair of a message. One that may make its application is alone in its own: whose it becomes
-/// is known only then.
+/// Returns the pair of a message. A message that may create its application does not share its
+/// pair, because its application is known only after the call.
 fn pair_of(message: &NewMessage) -> Pair<'_> {
     let made = message.create_application.as_ref().map(|new| new.id);
     (&message.application, made, &message.event_type)
 }
 
-/// Messages as arrays.
+/// The messages of a call as arrays.
 #[derive(Default)]
-pub(super) struct Messages<'a> {
+pub(super) struct EmitArrays<'a> {
     ids: Vec<Uuid>,
     apps: Vec<Option<Uuid>>,
     app_uids: Vec<Option<&'a str>>,
@@ -93,7 +96,7 @@ pub(super) struct Messages<'a> {
     retention: Vec<i64>,
     only: Vec<Option<Uuid>>,
     keys: Vec<Option<&'a str>>,
-    prints: Vec<Option<&'a [u8]>>,
+    digests: Vec<Option<&'a [u8]>>,
     new_ids: Vec<Option<Uuid>>,
     new_uids: Vec<Option<&'a str>>,
     new_names: Vec<Option<&'a str>>,
@@ -101,7 +104,7 @@ pub(super) struct Messages<'a> {
     new_metadata: Vec<Option<&'a [u8]>>,
 }
 
-impl<'a> Messages<'a> {
+impl<'a> EmitArrays<'a> {
     pub(super) fn of(messages: impl Iterator<Item = &'a NewMessage>) -> Self {
         let mut arrays = Self::default();
         let mut known: HashMap<Pair<'_>, i32> = HashMap::new();
@@ -132,7 +135,7 @@ impl<'a> Messages<'a> {
         self.only.push(message.only.map(|only| only.0));
         let idempotency = message.idempotency.as_ref();
         self.keys.push(idempotency.map(|one| one.key.as_str()));
-        self.prints.push(idempotency.map(|one| one.print.as_slice()));
+        self.digests.push(idempotency.map(|one| one.digest.as_slice()));
         let new = message.create_application.as_ref();
         self.new_ids.push(new.map(|new| new.id.0));
         self.new_uids.push(new.and_then(|new| new.uid.as_ref()).map(|uid| uid.as_str()));
@@ -141,8 +144,8 @@ impl<'a> Messages<'a> {
         self.new_metadata.push(new.map(|new| new.metadata.as_ref()));
     }
 
-    /// The parameters of a call, together with those for asks.
-    fn params<'p>(&'p self, asks: &'p Asks) -> [&'p (dyn ToSql + Sync); 24] {
+    /// Returns the parameters of a call, followed by those of the requests.
+    fn params<'p>(&'p self, requests: &'p RequestArrays) -> [&'p (dyn ToSql + Sync); 24] {
         [
             &self.ids,
             &self.apps,
@@ -157,23 +160,23 @@ impl<'a> Messages<'a> {
             &self.retention,
             &self.only,
             &self.keys,
-            &self.prints,
+            &self.digests,
             &self.new_ids,
             &self.new_uids,
             &self.new_names,
             &self.new_rates,
             &self.new_metadata,
-            &asks.commands,
-            &asks.leases,
-            &asks.starts,
-            &asks.lengths,
-            &asks.keys,
+            &requests.commands,
+            &requests.leases,
+            &requests.starts,
+            &requests.lengths,
+            &requests.keys,
         ]
     }
 }
 
-impl Core {
-    /// Makes one call for many messages, or several if some must not meet.
+impl HookCore {
+    /// Stores many messages in one call, or in several if some share a key.
     pub(super) async fn flush_emit(
         &self,
         link: usize,
@@ -192,48 +195,49 @@ impl Core {
         link: usize,
         commands: Vec<&EmitForm>,
     ) -> Result<Vec<EmitReply>, StoreError> {
-        let messages = Messages::of(commands.iter().map(|command| &command.message));
-        let mut asks = Asks::default();
+        let messages = EmitArrays::of(commands.iter().map(|command| &command.message));
+        let mut requests = RequestArrays::default();
         for (c, command) in commands.iter().enumerate() {
-            asks.add(c, &command.asks, |attempt| self.remembers(attempt));
+            requests.add(c, &command.requests, |attempt| self.remembers(attempt));
         }
-        let params = messages.params(&asks);
+        let params = messages.params(&requests);
         let link = &self.shared.links.hook.emit[link];
-        let mut rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
+        let mut rows = self.on_link(link, EMIT, &self.sql.emit, &params).await;
         let unknown = matches!(rows, Err(StoreError::Transient { .. }));
         if unknown {
-            self.remember(asks.keys.iter().map(|key| AttemptId(*key)));
-            rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
+            self.remember(requests.keys.iter().map(|key| AttemptId(*key)));
+            rows = self.on_link(link, EMIT, &self.sql.emit, &params).await;
             rows = rows.map_err(StoreError::after_write);
         }
         let sent: Vec<&NewMessage> = commands.iter().map(|command| &command.message).collect();
-        let mut written = Written::read(&rows?, &sent, &asks)?;
+        let mut written = EmitResults::read(&rows?, &sent, &requests)?;
         if unknown {
-            self.tell_of_first_try(&sent, &mut written).await;
+            self.add_changes_of_first_attempt(&sent, &mut written).await;
         }
-        // The messages are stored; what cannot be sent of them now waits, and was told of.
-        self.set_aside(std::mem::take(&mut written.spoilt)).await;
+        // The messages are stored. Deliveries that cannot be sent now wait for a later claim, and
+        // their changes are in the reply.
+        self.quarantine(std::mem::take(&mut written.quarantine)).await;
         self.announce(&written);
         Ok(written.replies.drain(..).flatten().collect())
     }
 
-    /// Remembers what was leased, and tells the other nodes.
-    fn announce(&self, written: &Written) {
+    /// Records the attempt ids of leases, and notifies other nodes.
+    fn announce(&self, written: &EmitResults) {
         let replies = written.replies.iter().flatten();
         let groups = || replies.clone().flat_map(|r| r.leased.iter().flat_map(|(_, g)| g));
         let items = groups().flat_map(|group| group.items.iter());
         self.remember(items.map(|item| item.token.attempt));
         if let Some(due_in) = items::first_end(groups()) {
             let end = HookChange { what: HookWhat::Push, due_in };
-            self.hints.tell_leases(&self.shared, vec![end]);
+            self.hints.notify_leases(&self.shared, vec![end]);
         }
         for reply in replies {
-            self.tell(&reply.changes);
+            self.notify(&reply.changes);
         }
     }
 }
 
-/// Refuses a message that PostgreSQL cannot keep.
+/// Refuses a message that PostgreSQL cannot store.
 pub(crate) fn check(message: &NewMessage) -> Result<(), StoreError> {
     match &message.create_application {
         Some(application) => wire::plain("name", &application.name),
@@ -241,7 +245,7 @@ pub(crate) fn check(message: &NewMessage) -> Result<(), StoreError> {
     }
 }
 
-/// What no other message of a call may share.
+/// Returns the keys that no other message of a call may share.
 fn keys_of(message: &NewMessage) -> Vec<String> {
     let key = message.idempotency.as_ref().map(|one| format!("k{}", one.key.as_str()));
     let own = message.event_id.as_ref().map(|own| format!("e{}", own.as_str()));
@@ -249,16 +253,20 @@ fn keys_of(message: &NewMessage) -> Vec<String> {
     key.into_iter().chain(own).chain([id]).collect()
 }
 
-/// What a call has to say.
-pub(super) struct Written {
+/// The results of a call.
+pub(super) struct EmitResults {
     pub(super) replies: Vec<Option<EmitReply>>,
-    /// What was leased to endpoints that cannot be read.
-    spoilt: Spoilt,
+    /// The leases of deliveries whose endpoints are corrupt.
+    quarantine: Quarantine,
 }
 
-impl Written {
-    fn read(rows: &[Row], sent: &[&NewMessage], asks: &Asks) -> Result<Self, StoreError> {
-        let (mut targets, mut spoilt) = (Targets::default(), Spoilt::default());
+impl EmitResults {
+    fn read(
+        rows: &[Row],
+        sent: &[&NewMessage],
+        requests: &RequestArrays,
+    ) -> Result<Self, StoreError> {
+        let (mut targets, mut quarantine) = (Targets::default(), Quarantine::default());
         let mut replies: Vec<Option<EmitReply>> = sent.iter().map(|_| None).collect();
         for row in rows {
             let mut columns = Columns::new(EMIT, row);
@@ -270,7 +278,7 @@ impl Written {
                 1 => {
                     let mut columns = Columns::from(EMIT, row, NOW_COLUMN);
                     let now = columns.moment()?;
-                    targets.read(&mut columns, now, &mut spoilt)?;
+                    targets.read(&mut columns, now, &mut quarantine)?;
                 }
                 _ => {}
             }
@@ -284,10 +292,10 @@ impl Written {
                 }
                 _ => continue,
             }
-            let (command, ask, endpoint, item) = born(row, sent)?;
-            let number = asks.numbers[ask];
-            let Some(target) = targets.get(endpoint, &mut spoilt) else {
-                spoilt.behind(item.token);
+            let (command, request, endpoint, item) = leased_on_insert(row, sent)?;
+            let number = requests.numbers[request];
+            let Some(target) = targets.get(endpoint, &mut quarantine) else {
+                quarantine.behind(item.token);
                 continue;
             };
             let group = DeliveryGroup { target, items: vec![item] };
@@ -300,11 +308,11 @@ impl Written {
         for reply in replies.iter_mut().flatten() {
             reply.leased.sort_by_key(|(number, _)| *number);
         }
-        Ok(Self { replies, spoilt })
+        Ok(Self { replies, quarantine })
     }
 }
 
-/// How storing a message ended; its columns begin with the code.
+/// Reads the reply for a message; its columns begin with the outcome's code.
 fn reply(columns: &mut Columns<'_>, sent: &NewMessage) -> Result<EmitReply, StoreError> {
     let code: i16 = columns.take()?;
     let deliveries = small(columns.take()?);
@@ -346,7 +354,7 @@ fn reply(columns: &mut Columns<'_>, sent: &NewMessage) -> Result<EmitReply, Stor
         for pull in pulls.unwrap_or_default() {
             merge(&mut changes, HookChange::now(HookWhat::Pull(EndpointId(pull))));
         }
-        changes.push(HookChange { what: HookWhat::Chores, due_in: sent.retention });
+        changes.push(HookChange { what: HookWhat::Background, due_in: sent.retention });
     }
     Ok(EmitReply { outcome, leased: Vec::new(), changes })
 }
@@ -363,14 +371,18 @@ fn stored(sent: &NewMessage, application: ApplicationId, created_at: Timestamp) 
     }
 }
 
-/// A delivery that was born leased: of which command, to which ask, for which endpoint.
-fn born(row: &Row, sent: &[&NewMessage]) -> Result<(usize, usize, Uuid, DeliveryItem), StoreError> {
+/// Reads a delivery that was leased on insert. Returns the indexes of its command and request, its
+/// endpoint and the delivery.
+fn leased_on_insert(
+    row: &Row,
+    sent: &[&NewMessage],
+) -> Result<(usize, usize, Uuid, DeliveryItem), StoreError> {
     let command = index(Columns::from(EMIT, row, 1).take()?);
     let mut columns = Columns::from(EMIT, row, NOW_COLUMN);
     let now = columns.moment()?;
     let endpoint: Uuid = columns.take()?;
     columns.skip(6);
-    let ask = index(columns.take()?);
+    let request = index(columns.take()?);
     let message = sent[command];
     let item = DeliveryItem {
         token: DeliveryToken { delivery: columns.take()?, attempt: AttemptId(columns.take()?) },
@@ -386,7 +398,7 @@ fn born(row: &Row, sent: &[&NewMessage]) -> Result<(usize, usize, Uuid, Delivery
         now,
         lease_for: rows::span(columns.take()?),
     };
-    Ok((command, ask, endpoint, item))
+    Ok((command, request, endpoint, item))
 }
 
 #[cfg(test)]
@@ -401,6 +413,6 @@ mod tests {
         let create =
             || NewMessage { create_application: Some(application(Some("main"))), ..plain.clone() };
         let all = [plain.clone(), create(), plain.clone(), create()];
-        assert_eq!(Messages::of(all.iter()).pairs, [1, 2, 1, 3]);
+        assert_eq!(EmitArrays::of(all.iter()).pairs, [1, 2, 1, 3]);
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints: what they are, and the numbers that decide over claims.
+//! Reads and writes endpoints, including the columns that claims use.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -9,23 +9,23 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Created, Endpoint, EndpointSecret, EndpointUpdate, Idempotency, NewEndpoint, Page, PageRequest,
-    RotateOutcome, Rotation, UpdateOutcome,
+    Created, Endpoint, EndpointSecret, EndpointUpdate, HookPage, Idempotency, NewEndpoint,
+    PageRequest, RotateOutcome, Rotation, UpdateOutcome,
 };
 
-use super::catalog::{limit, page, place, prints, vanished};
+use super::catalog::{digests, limit, page, place, vanished};
 use super::wire::{self, bytes, json, micros, moment_if, plain, texts};
-use super::{Core, sql};
+use super::{HookCore, sql};
 use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const ENDPOINT: &str = "endpoint";
 
-/// Options as they are stored.
+/// The options of an endpoint as they are stored.
 struct OptionsForm {
     text: String,
     pull: bool,
-    /// In the order of the table's columns.
+    /// The numbers in the order of the table's columns.
     numbers: Vec<Option<i64>>,
 }
 
@@ -82,7 +82,7 @@ fn endpoint(row: &Row) -> Result<Endpoint, StoreError> {
     })
 }
 
-impl Core {
+impl HookCore {
     pub(super) async fn endpoint(
         &self,
         application: &ApplicationRef,
@@ -108,7 +108,7 @@ impl Core {
         &self,
         application: &ApplicationRef,
         request: PageRequest<EndpointId>,
-    ) -> Result<Option<Page<Endpoint>>, StoreError> {
+    ) -> Result<Option<HookPage<Endpoint>>, StoreError> {
         let Some(application) = self.application(application).await? else { return Ok(None) };
         let up = sql::goes_up(&request);
         let after = place(up, request.after.map(|id| id.0));
@@ -127,7 +127,7 @@ impl Core {
         plain("url", &new.url)?;
         plain("description", &new.description)?;
         let (app, app_uid) = wire::application(application);
-        let (key, print) = prints(idempotency.as_ref());
+        let (key, digest) = digests(idempotency.as_ref());
         let options = OptionsForm::new(&new.options);
         let params: &[&(dyn ToSql + Sync)] = &[
             &app,
@@ -146,9 +146,9 @@ impl Core {
             &options.pull,
             &options.numbers,
             &key,
-            &print,
+            &digest,
         ];
-        let rows = self.act(ENDPOINT, (&self.sql.endpoint_create, params), Act::coded).await?;
+        let rows = self.act(ENDPOINT, &self.sql.endpoint_create, params, Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(ENDPOINT)) };
         let mut columns = Columns::new(ENDPOINT, row);
         let code: i16 = columns.take()?;
@@ -211,12 +211,13 @@ impl Core {
         let due: Option<i64> = columns.take()?;
         let changes: Vec<HookChange> =
             due.map(|due| wire::change(id, pull, due)).into_iter().collect();
-        self.tell(&changes);
+        self.notify(&changes);
         let found = self.written_endpoint(application, EndpointId(id)).await?;
         Ok((found.map_or(UpdateOutcome::Missing, UpdateOutcome::Updated), changes))
     }
 
-    /// Whether there was such an endpoint, and whether background work has to go on with it.
+    /// Deletes an endpoint. Returns whether it existed, and whether background work has to continue
+    /// the deletion.
     pub(super) async fn delete_endpoint(
         &self,
         application: &ApplicationRef,
@@ -224,7 +225,7 @@ impl Core {
     ) -> Result<(bool, bool), StoreError> {
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::endpoint(which));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
-        let rows = self.act(ENDPOINT, (&self.sql.endpoint_delete, params), Act::said).await?;
+        let rows = self.act(ENDPOINT, &self.sql.endpoint_delete, params, Act::said).await?;
         let Some(row) = rows.first() else { return Ok((false, false)) };
         let mut columns = Columns::new(ENDPOINT, row);
         Ok((columns.take()?, columns.take()?))
@@ -240,8 +241,8 @@ impl Core {
         let rows = self.general(ENDPOINT, &self.sql.secrets, params).await?;
         let secret = |row: &Row| {
             let mut columns = Columns::new(ENDPOINT, row);
-            let sealed = bytes(&mut columns)?;
-            Ok(EndpointSecret { sealed, expires_at: moment_if(&mut columns)? })
+            let encrypted = bytes(&mut columns)?;
+            Ok(EndpointSecret { encrypted, expires_at: moment_if(&mut columns)? })
         };
         rows.iter().map(secret).collect()
     }
@@ -258,11 +259,11 @@ impl Core {
             &app_uid,
             &id,
             &own,
-            &rotation.sealed.as_ref(),
+            &rotation.encrypted.as_ref(),
             &micros(rotation.grace),
             &i64::from(rotation.old_max),
         ];
-        let rows = self.act(ENDPOINT, (&self.sql.secret_rotate, params), Act::coded).await?;
+        let rows = self.act(ENDPOINT, &self.sql.secret_rotate, params, Act::coded).await?;
         let code = rows.first().map(|row| Columns::new(ENDPOINT, row).take::<i16>()).transpose()?;
         Ok(match code {
             Some(0) => RotateOutcome::Rotated,

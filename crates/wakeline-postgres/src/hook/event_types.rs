@@ -1,4 +1,4 @@
-//! Event types: shared by all applications.
+//! `HookEventTypes` on PostgreSQL. Event types are shared by all applications.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -6,12 +6,12 @@ use tokio_postgres::types::ToSql;
 use wakeline_core::{EventTypeName, HookChange, HookWhat};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Created, EventType, HookEventTypes, Idempotency, Page, PageRequest, UpdateOutcome,
+    Created, EventType, HookEventTypes, HookPage, Idempotency, PageRequest, UpdateOutcome,
 };
 
-use super::catalog::{limit, page, prints, vanished};
+use super::catalog::{digests, limit, page, vanished};
 use super::wire::{self, bytes_if, plain};
-use super::{Core, sql};
+use super::{HookCore, sql};
 use crate::PostgresStore;
 use crate::access::Act;
 use crate::connect::Params;
@@ -22,13 +22,13 @@ const EVENT_TYPE: &str = "event type";
 /// Sorts behind every event type.
 const LAST_NAME: &str = "\u{7f}";
 
-/// How an event type is written.
-enum How<'a> {
-    /// Only if there is none of its name.
+/// The way in which an event type is written.
+enum EventTypeWrite<'a> {
+    /// The type is created only if none of its name exists.
     Create(Option<&'a Idempotency>),
-    /// Whatever is there.
+    /// The type is created or replaced.
     Put,
-    /// Only if it was last changed at its `updated_at`.
+    /// The type is replaced only if it was last changed at its `updated_at`.
     Replace,
 }
 
@@ -48,16 +48,16 @@ fn event_type(row: &Row) -> Result<EventType, StoreError> {
     })
 }
 
-impl Core {
+impl HookCore {
     async fn event_type(&self, name: &str) -> Result<Option<EventType>, StoreError> {
         let rows = self.general(EVENT_TYPE, &self.sql.event_type, &[&name]).await?;
         rows.first().map(event_type).transpose()
     }
 
-    /// Makes or replaces one; its code, and what it is now.
+    /// Creates or replaces an event type. Returns the code of the outcome, and the current type.
     async fn put_event_type(
         &self,
-        how: How<'_>,
+        write: EventTypeWrite<'_>,
         new: &EventType,
     ) -> Result<(i16, Option<EventType>), StoreError> {
         let texts = [
@@ -68,12 +68,12 @@ impl Core {
         for (field, text) in texts {
             text.map_or(Ok(()), |text| plain(field, text))?;
         }
-        let (create, idempotency, expected) = match how {
-            How::Create(idempotency) => (true, idempotency, None),
-            How::Put => (false, None, None),
-            How::Replace => (false, None, Some(rows::system_time(new.updated_at))),
+        let (create, idempotency, expected) = match write {
+            EventTypeWrite::Create(idempotency) => (true, idempotency, None),
+            EventTypeWrite::Put => (false, None, None),
+            EventTypeWrite::Replace => (false, None, Some(rows::system_time(new.updated_at))),
         };
-        let (key, print) = prints(idempotency);
+        let (key, digest) = digests(idempotency);
         let params: &[&(dyn ToSql + Sync)] = &[
             &create,
             &new.name.as_str(),
@@ -85,11 +85,11 @@ impl Core {
             &new.feature_flag,
             &new.group_name,
             &key,
-            &print,
+            &digest,
             &expected,
         ];
         let sql = &self.sql.event_type_put;
-        let rows = self.act(EVENT_TYPE, (sql, params), Act::coded).await?;
+        let rows = self.act(EVENT_TYPE, sql, params, Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(EVENT_TYPE)) };
         let mut columns = Columns::new(EVENT_TYPE, row);
         let code: i16 = columns.take()?;
@@ -99,7 +99,7 @@ impl Core {
 
     fn types_changed(&self) -> Vec<HookChange> {
         let changes = vec![HookChange::now(HookWhat::EventTypes)];
-        self.tell(&changes);
+        self.notify(&changes);
         changes
     }
 }
@@ -113,7 +113,7 @@ impl HookEventTypes for PostgresStore {
     ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
         let core = &self.hook.core;
         let (code, found) =
-            core.put_event_type(How::Create(idempotency.as_ref()), &event_type).await?;
+            core.put_event_type(EventTypeWrite::Create(idempotency.as_ref()), &event_type).await?;
         if code == 3 {
             return Ok((Created::KeyReused, Vec::new()));
         }
@@ -133,7 +133,7 @@ impl HookEventTypes for PostgresStore {
         &self,
         request: PageRequest<EventTypeName>,
         archived: bool,
-    ) -> Result<Page<EventType>, StoreError> {
+    ) -> Result<HookPage<EventType>, StoreError> {
         let core = &self.hook.core;
         let up = sql::goes_up(&request);
         let edge = if up { "" } else { LAST_NAME };
@@ -149,7 +149,7 @@ impl HookEventTypes for PostgresStore {
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
         let core = &self.hook.core;
-        let (_, found) = core.put_event_type(How::Put, &event_type).await?;
+        let (_, found) = core.put_event_type(EventTypeWrite::Put, &event_type).await?;
         Ok((found.ok_or_else(|| vanished(EVENT_TYPE))?, core.types_changed()))
     }
 
@@ -158,7 +158,7 @@ impl HookEventTypes for PostgresStore {
         event_type: EventType,
     ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
         let core = &self.hook.core;
-        let (code, found) = core.put_event_type(How::Replace, &event_type).await?;
+        let (code, found) = core.put_event_type(EventTypeWrite::Replace, &event_type).await?;
         Ok(match code {
             0 => {
                 let found = found.ok_or_else(|| vanished(EVENT_TYPE))?;
@@ -176,7 +176,7 @@ impl HookEventTypes for PostgresStore {
         let core = &self.hook.core;
         let params: Params<'_> = &[&name.as_str()];
         let sql = &core.sql.event_type_delete;
-        let rows = core.act(EVENT_TYPE, (sql, params), Act::any).await?;
+        let rows = core.act(EVENT_TYPE, sql, params, Act::any).await?;
         if rows.is_empty() {
             return Ok((false, Vec::new()));
         }

@@ -1,4 +1,5 @@
-//! What was leased, as calls return it: endpoints once each, and deliveries that name them.
+//! Reads leased deliveries as calls return them: each endpoint once, and deliveries that refer to
+//! endpoints.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,73 +10,83 @@ use wakeline_core::{
     ApplicationId, AttemptId, DeliveryToken, EndpointId, HookMessageId, Timestamp,
 };
 use wakeline_store::StoreError;
-use wakeline_store::hook::{DeliveryGroup, DeliveryItem, Target, Trigger};
+use wakeline_store::hook::{DeliveryGroup, DeliveryItem, DeliveryTarget, Trigger};
 
-use super::set_aside::Spoilt;
+use super::quarantine::Quarantine;
 use super::wire::{bytes, bytes_if, json, secrets, small, text, texts};
 use crate::rows::{self, Columns, corrupt};
 
-/// The endpoints to which something goes; `None` for those that cannot be read.
+/// The endpoints of the leased deliveries; `None` for those that are corrupt.
 #[derive(Default)]
-pub(super) struct Targets(HashMap<Uuid, Option<Arc<Target>>>);
+pub(super) struct Targets(HashMap<Uuid, Option<Arc<DeliveryTarget>>>);
 
 impl Targets {
-    /// Reads one: endpoint, application, url, headers, keys with their ends, options.
+    /// Reads an endpoint: its id, application, URL, headers, keys with their ends, and options.
     pub(super) fn read(
         &mut self,
         columns: &mut Columns<'_>,
         now: Timestamp,
-        spoilt: &mut Spoilt,
+        quarantine: &mut Quarantine,
     ) -> Result<(), StoreError> {
         let endpoint: Uuid = columns.take()?;
         let read = target(endpoint, columns, now);
-        let target = read.map_err(|error| spoilt.endpoint(endpoint, error)).ok();
+        let target = read.map_err(|error| quarantine.endpoint(endpoint, error)).ok();
         self.0.insert(endpoint, target.map(Arc::new));
         Ok(())
     }
 
-    /// One that was read; `None` if it could not be.
-    pub(super) fn get(&mut self, endpoint: Uuid, spoilt: &mut Spoilt) -> Option<Arc<Target>> {
+    /// Returns an endpoint that was read; `None` if it is corrupt.
+    pub(super) fn get(
+        &mut self,
+        endpoint: Uuid,
+        quarantine: &mut Quarantine,
+    ) -> Option<Arc<DeliveryTarget>> {
         let missing = || {
-            spoilt.endpoint(endpoint, corrupt("endpoint", endpoint.to_string(), "it is missing"));
+            quarantine
+                .endpoint(endpoint, corrupt("endpoint", endpoint.to_string(), "it is missing"));
             None
         };
         self.0.entry(endpoint).or_insert_with(missing).clone()
     }
 }
 
-fn target(endpoint: Uuid, columns: &mut Columns<'_>, now: Timestamp) -> Result<Target, StoreError> {
-    Ok(Target {
+fn target(
+    endpoint: Uuid,
+    columns: &mut Columns<'_>,
+    now: Timestamp,
+) -> Result<DeliveryTarget, StoreError> {
+    Ok(DeliveryTarget {
         endpoint: EndpointId(endpoint),
         application: ApplicationId(columns.take()?),
         url: columns.take()?,
         headers: bytes(columns)?,
         secrets: {
-            let sealed: Vec<Vec<u8>> = columns.take()?;
+            let encrypted: Vec<Vec<u8>> = columns.take()?;
             let ends: Vec<Option<SystemTime>> = columns.take()?;
-            secrets(sealed, ends, now)
+            secrets(encrypted, ends, now)
         },
         options: json("options", columns.take()?)?,
     })
 }
 
-/// A leased delivery, and where it belongs.
-pub(super) struct Leased {
-    pub(super) ask: usize,
+/// A leased delivery, with the number of its request, its group and its endpoint.
+pub(super) struct LeasedDelivery {
+    pub(super) request: usize,
     pub(super) group: i32,
     pub(super) endpoint: Uuid,
     pub(super) token: DeliveryToken,
     item: Result<DeliveryItem, StoreError>,
 }
 
-impl Leased {
-    /// Reads one; its columns begin with the ask. What is sent of it may turn out to be unreadable.
+impl LeasedDelivery {
+    /// Reads one; its columns begin with the request. What is sent of it may turn out to be
+    /// unreadable.
     pub(super) fn read(endpoint: Uuid, columns: &mut Columns<'_>) -> Result<Self, StoreError> {
-        let ask = super::wire::index(columns.take()?);
+        let request = super::wire::index(columns.take()?);
         let group = columns.take()?;
         let token =
             DeliveryToken { delivery: columns.take()?, attempt: AttemptId(columns.take()?) };
-        Ok(Self { ask, group, endpoint, token, item: item(token, columns) })
+        Ok(Self { request, group, endpoint, token, item: item(token, columns) })
     }
 }
 
@@ -99,28 +110,28 @@ fn item(token: DeliveryToken, columns: &mut Columns<'_>) -> Result<DeliveryItem,
     })
 }
 
-/// Puts leased deliveries, in the order of their groups, together. One that cannot be read goes to
-/// `spoilt`, and with it those behind it in its group, which must not overtake it.
+/// Groups leased deliveries, which are in the order of their groups. A corrupt one is added to
+/// `quarantine`, together with the later ones of its group, which must not overtake it.
 pub(super) fn groups(
-    leased: Vec<Leased>,
+    leased: Vec<LeasedDelivery>,
     targets: &mut Targets,
-    spoilt: &mut Spoilt,
+    quarantine: &mut Quarantine,
 ) -> Vec<(usize, DeliveryGroup)> {
     let mut groups: Vec<(usize, DeliveryGroup)> = Vec::new();
     let (mut last, mut broken) = (None, None);
     for one in leased {
-        let Some(target) = targets.get(one.endpoint, spoilt) else {
-            spoilt.behind(one.token);
+        let Some(target) = targets.get(one.endpoint, quarantine) else {
+            quarantine.behind(one.token);
             continue;
         };
         if broken == Some(one.group) {
-            spoilt.behind(one.token);
+            quarantine.behind(one.token);
             continue;
         }
         let item = match one.item {
             Ok(item) => item,
             Err(error) => {
-                spoilt.delivery(one.token, error);
+                quarantine.delivery(one.token, error);
                 broken = Some(one.group);
                 continue;
             }
@@ -131,12 +142,12 @@ pub(super) fn groups(
             continue;
         }
         last = Some(one.group);
-        groups.push((one.ask, DeliveryGroup { target, items: vec![item] }));
+        groups.push((one.request, DeliveryGroup { target, items: vec![item] }));
     }
     groups
 }
 
-/// When the first of some leases ends.
+/// Returns the time until the first of some leases ends.
 pub(super) fn first_end<'a>(groups: impl Iterator<Item = &'a DeliveryGroup>) -> Option<Duration> {
     groups.flat_map(|group| group.items.iter().map(|item| item.lease_for)).min()
 }

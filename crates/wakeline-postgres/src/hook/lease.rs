@@ -1,4 +1,4 @@
-//! Releases, extensions, sweeps: what else is done with leases and lines.
+//! Releases and extends leases of deliveries, and sweeps.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use wakeline_core::{DeliveryToken, HookChange, HookLine};
 use wakeline_store::StoreError;
 
-use super::Core;
+use super::HookCore;
 use super::wire::{change, index, merge, micros};
 use crate::rows::{self, Columns};
 
@@ -14,15 +14,15 @@ const RELEASE: &str = "release deliveries";
 const EXTEND: &str = "extend deliveries";
 const SWEEP: &str = "sweep hook";
 
-/// Most lines in one sweep.
+/// The maximum number of lines in one call of a sweep.
 const LINES_MAX: usize = 1000;
 
 fn split(tokens: &[DeliveryToken]) -> (Vec<i64>, Vec<Uuid>) {
     tokens.iter().map(|token| (token.delivery, token.attempt.0)).unzip()
 }
 
-impl Core {
-    /// Gives deliveries back whose attempts were not made.
+impl HookCore {
+    /// Releases deliveries whose attempts were not made.
     pub(super) async fn release(
         &self,
         tokens: Vec<DeliveryToken>,
@@ -41,11 +41,11 @@ impl Core {
                 merge(&mut changes, change(endpoint, pull, due));
             }
         }
-        self.tell(&changes);
+        self.notify(&changes);
         Ok(changes)
     }
 
-    /// Moves the ends of leases. True for those that go on.
+    /// Extends leases. Returns for each lease whether it was still held.
     pub(super) async fn extend(
         &self,
         tokens: Vec<DeliveryToken>,
@@ -64,7 +64,7 @@ impl Core {
         Ok(extended)
     }
 
-    /// Reads how long until each line has something.
+    /// Reads the time until each line has something to claim.
     pub(super) async fn sweep(
         &self,
         lines: Vec<HookLine>,
@@ -74,7 +74,7 @@ impl Core {
             let form = |line: &HookLine| match line {
                 HookLine::Push => (0, None),
                 HookLine::Pull(endpoint) => (1, Some(endpoint.0)),
-                HookLine::Chores => (2, None),
+                HookLine::Background => (2, None),
                 HookLine::PushFresh => (3, None),
             };
             let (kinds, pulls): (Vec<i16>, Vec<Option<Uuid>>) = chunk.iter().map(form).unzip();

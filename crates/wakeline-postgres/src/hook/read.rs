@@ -1,4 +1,4 @@
-//! `HookReader` on PostgreSQL: plain queries.
+//! `HookReader` on PostgreSQL: queries on a connection for general use.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -9,8 +9,8 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, EndpointStats, HookReader,
-    MessageFilter, Page, PageRequest, StoredMessage, Trigger,
+    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, EndpointStats,
+    HookMessageFilter, HookPage, HookReader, PageRequest, StoredMessage, Trigger,
 };
 
 use super::catalog::{limit, page, place};
@@ -109,9 +109,9 @@ impl HookReader for PostgresStore {
     async fn messages(
         &self,
         application: ApplicationId,
-        filter: MessageFilter,
+        filter: HookMessageFilter,
         request: PageRequest<HookMessageId>,
-    ) -> Result<Page<StoredMessage>, StoreError> {
+    ) -> Result<HookPage<StoredMessage>, StoreError> {
         let core = &self.hook.core;
         let up = sql::goes_up(&request);
         let params: &[&(dyn ToSql + Sync)] = &[
@@ -135,7 +135,7 @@ impl HookReader for PostgresStore {
         application: ApplicationId,
         message: HookMessageId,
         request: PageRequest<EndpointId>,
-    ) -> Result<Page<Delivery>, StoreError> {
+    ) -> Result<HookPage<Delivery>, StoreError> {
         let core = &self.hook.core;
         let up = sql::goes_up(&request);
         let after = place(up, request.after.map(|id| id.0));
@@ -170,7 +170,7 @@ impl HookReader for PostgresStore {
         application: ApplicationId,
         filter: AttemptFilter,
         request: PageRequest<AttemptId>,
-    ) -> Result<Page<Attempt>, StoreError> {
+    ) -> Result<HookPage<Attempt>, StoreError> {
         let core = &self.hook.core;
         let up = sql::goes_up(&request);
         let outcomes: &[i16] = match filter.outcome {

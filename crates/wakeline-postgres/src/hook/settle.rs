@@ -1,10 +1,10 @@
-//! Settling: how attempts ended, many in one call.
+//! Settles delivery attempts, many in one call.
 //!
 //! # Invariants
 //! * Two attempts of a call are never of the same delivery.
-//! * What goes out with the end of an attempt is stored in the same transaction, and only if the
-//!   end was.
-//! * A call of unknown outcome is not repeated: its leases have ended if it was carried out.
+//! * Messages that announce the end of an attempt are stored in the same transaction, and only if
+//!   the attempt was settled.
+//! * A call of unknown outcome is not repeated, because its leases have ended if it was executed.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -15,26 +15,26 @@ use wakeline_store::hook::{
     BreakerSample, DeliveryVerdict, NewMessage, SettleDelivery, SettledDelivery, SettledState,
 };
 
-use super::Core;
+use super::HookCore;
 use super::wire::{self, index, merge, micros, shown};
 use crate::commands::{Flushed, apart};
-use crate::connect::Link;
+use crate::connect::PgLink;
 use crate::error;
 use crate::queue::{ROLLBACKS_MAX, same_error};
 use crate::rows::Columns;
 
 const SETTLE: &str = "settle deliveries";
 
-/// About what an end adds to a call.
+/// Returns the approximate number of bytes that an end adds to a call.
 pub(super) fn bytes(end: &SettleDelivery) -> usize {
     let record = &end.record;
     let announced: usize = end.announce.iter().map(|message| message.payload.len() + 300).sum();
     300 + record.response.len() + record.url.len() + announced
 }
 
-/// Ends as arrays.
+/// SettleArrays as arrays.
 #[derive(Default)]
-struct Ends<'a> {
+struct SettleArrays<'a> {
     deliveries: Vec<i64>,
     keys: Vec<Uuid>,
     verdicts: Vec<i16>,
@@ -50,7 +50,7 @@ struct Ends<'a> {
     urls: Vec<String>,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> SettleArrays<'a> {
     fn of(ends: &[&'a SettleDelivery]) -> Self {
         let mut arrays = Self::default();
         for end in ends {
@@ -103,9 +103,9 @@ fn announces(end: &SettleDelivery) -> bool {
     !end.announce.is_empty() || end.announce_disabled.is_some()
 }
 
-impl Core {
-    /// Makes one call for many ends, or several if some must not meet. What one caller gave is
-    /// answered together.
+impl HookCore {
+    /// Settles many attempts in one call, or in several if some are of the same delivery. Each
+    /// caller gets one answer for all its attempts.
     pub(super) async fn flush_settle(
         &self,
         link: usize,
@@ -128,11 +128,13 @@ impl Core {
         let link = &self.shared.links.hook.settle[link];
         let mut answers: Vec<Option<Result<SettledDelivery, StoreError>>> =
             ends.iter().map(|_| None).collect();
-        for loud in [false, true] {
+        for announcing in [false, true] {
             let places: Vec<usize> =
-                (0..ends.len()).filter(|place| announces(&ends[*place]) == loud).collect();
+                (0..ends.len()).filter(|place| announces(&ends[*place]) == announcing).collect();
             let part: Vec<&SettleDelivery> = places.iter().map(|place| &ends[*place]).collect();
-            for (place, answer) in places.iter().zip(self.settle_part(link, &part, loud).await) {
+            for (place, answer) in
+                places.iter().zip(self.settle_part(link, &part, announcing).await)
+            {
                 answers[*place] = Some(answer);
             }
         }
@@ -140,22 +142,22 @@ impl Core {
         answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
-    /// One call; if it blames its values, one for each.
+    /// Executes one call; if it fails because of invalid values, one call for each end.
     async fn settle_part(
         &self,
-        link: &Link,
+        link: &PgLink,
         ends: &[&SettleDelivery],
-        loud: bool,
+        announcing: bool,
     ) -> Flushed<SettledDelivery> {
         if ends.is_empty() {
             return Vec::new();
         }
-        match self.settle_call(link, ends, loud).await {
+        match self.settle_call(link, ends, announcing).await {
             Ok(settled) => settled.into_iter().map(Ok).collect(),
             Err(error) if ends.len() > 1 && error::blames_values(&error) => {
                 let mut results = Vec::with_capacity(ends.len());
                 for end in ends {
-                    let one = self.settle_call(link, &[*end], loud).await;
+                    let one = self.settle_call(link, &[*end], announcing).await;
                     results.push(one.map(|mut settled| settled.remove(0)));
                 }
                 results
@@ -166,14 +168,14 @@ impl Core {
 
     async fn settle_call(
         &self,
-        link: &Link,
+        link: &PgLink,
         ends: &[&SettleDelivery],
-        loud: bool,
+        announcing: bool,
     ) -> Result<Vec<SettledDelivery>, StoreError> {
-        let arrays = Ends::of(ends);
+        let arrays = SettleArrays::of(ends);
         let mut tries = 0;
         let settled = loop {
-            let result = if loud {
+            let result = if announcing {
                 self.settle_announcing(link, ends, &arrays).await
             } else {
                 let rows = link.query(SETTLE, &self.sql.settle, &arrays.params()).await;
@@ -188,31 +190,32 @@ impl Core {
         for change in settled.iter().flat_map(|one| &one.changes) {
             merge(&mut changes, change.clone());
         }
-        self.tell(&changes);
+        self.notify(&changes);
         Ok(settled)
     }
 
-    /// Ends and the messages that go out with them, in one transaction.
+    /// Settles attempts and stores the messages that announce their ends, in one transaction.
     async fn settle_announcing(
         &self,
-        link: &Link,
+        link: &PgLink,
         ends: &[&SettleDelivery],
-        arrays: &Ends<'_>,
+        arrays: &SettleArrays<'_>,
     ) -> Result<Vec<SettledDelivery>, StoreError> {
         let transaction = link.begin(SETTLE).await?;
         let rows = transaction.query(&self.sql.settle, &arrays.params()).await?;
         let mut settled = read(&rows, ends.len())?;
-        let mut told: Vec<(usize, &NewMessage)> = Vec::new();
+        let mut announcements: Vec<(usize, &NewMessage)> = Vec::new();
         for (place, (end, settled)) in ends.iter().zip(&settled).enumerate() {
             if settled.state == SettledState::Stale {
                 continue;
             }
-            let farewell = end.announce_disabled.iter().filter(|_| settled.disabled.is_some());
-            told.extend(end.announce.iter().chain(farewell).map(|message| (place, message)));
+            let final_message = end.announce_disabled.iter().filter(|_| settled.disabled.is_some());
+            announcements
+                .extend(end.announce.iter().chain(final_message).map(|message| (place, message)));
         }
-        let sent: Vec<&NewMessage> = told.iter().map(|(_, message)| *message).collect();
+        let sent: Vec<&NewMessage> = announcements.iter().map(|(_, message)| *message).collect();
         let replies = self.emit_each(&transaction, sent).await?;
-        for ((place, _), reply) in told.iter().zip(replies) {
+        for ((place, _), reply) in announcements.iter().zip(replies) {
             for change in reply.changes {
                 merge(&mut settled[*place].changes, change);
             }
@@ -222,7 +225,8 @@ impl Core {
     }
 }
 
-/// The answer to one caller. If some of its ends were settled, an error must not deny it.
+/// Builds the answer to one caller. If some of its attempts were settled, an error must not say
+/// that nothing was written.
 fn together(answers: Flushed<SettledDelivery>) -> Result<Vec<SettledDelivery>, StoreError> {
     let settled = answers.iter().any(Result::is_ok);
     let all: Result<Vec<_>, StoreError> = answers.into_iter().collect();

@@ -1,11 +1,11 @@
-//! The statements of webhooks, filled in once per store.
+//! The SQL statements of webhooks, completed once per store with its schema.
 
 use wakeline_store::hook::{PageOrder, PageRequest};
 
 use crate::Shared;
 use crate::connect::Sql;
 
-/// A page's statement, for both ways through its list.
+/// The statement that reads a page of a list, for both directions.
 pub(crate) struct PageSql {
     up: Sql,
     down: Sql,
@@ -19,13 +19,13 @@ impl PageSql {
         Self { up: way(">", "ASC"), down: way("<", "DESC") }
     }
 
-    /// The one that goes the way that a request wants.
+    /// Returns the statement for ascending keys if `up`, otherwise the one for descending keys.
     pub(crate) fn way(&self, up: bool) -> &Sql {
         if up { &self.up } else { &self.down }
     }
 }
 
-/// Whether a page is read by ascending keys.
+/// Returns whether a page is read by ascending keys.
 pub(crate) fn goes_up<K>(page: &PageRequest<K>) -> bool {
     let backwards = page.backwards && page.after.is_some();
     (page.order == PageOrder::Ascending) != backwards
@@ -34,13 +34,13 @@ pub(crate) fn goes_up<K>(page: &PageRequest<K>) -> bool {
 macro_rules! statements {
     ($($name:ident),* ; $($page:ident),* $(,)?) => {
         /// The statements of webhooks.
-        pub(crate) struct Statements {
+        pub(crate) struct HookStatements {
             $(pub(crate) $name: Sql,)*
             $(pub(crate) $page: PageSql,)*
         }
 
-        impl Statements {
-            /// Fills in the store's schema.
+        impl HookStatements {
+            /// Completes the statements with the store's schema.
             pub(crate) fn new(shared: &Shared) -> Self {
                 Self {
                     $($name: shared.sql(include_str!(
@@ -57,10 +57,10 @@ macro_rules! statements {
 
 statements![
     application, application_create, application_delete, application_stop,
-    application_update, attempt, cancel,
-    chores, claim, claim_polled, deliveries_to, emit, endpoint, enforced, expire, endpoint_create,
+    application_update, attempt, background, cancel,
+    claim, claim_polled, deliveries_to, emit, endpoint, enforced, expire, endpoint_create,
     endpoint_delete, endpoint_update, event_type, event_type_delete, event_type_put,
     expunge_payload, expunge_response, extend, fan_out, job, job_start, message, pulled, release,
-    resend, secret_rotate, secrets, set_aside, settle, stats, sweep;
+    resend, secret_rotate, quarantine, secrets, settle, stats, sweep;
     applications, attempts, deliveries, endpoints, event_types, messages,
 ];

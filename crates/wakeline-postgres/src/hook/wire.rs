@@ -1,8 +1,9 @@
-//! How the nouns of webhooks are given to PostgreSQL, and read back.
+//! Converts the types of webhooks to parameters of SQL functions and back.
 //!
 //! # Invariants
-//! * Spans are microseconds, and end long before the last timestamp that PostgreSQL knows.
-//! * A text that PostgreSQL cannot keep is refused before it is sent.
+//! * Time spans are in microseconds, and so short that no sum exceeds the last timestamp that
+//!   PostgreSQL supports.
+//! * A text that PostgreSQL cannot store is refused before it is sent.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,35 +18,35 @@ use wakeline_store::hook::{DisableReason, EndpointSecret};
 
 use crate::rows::{self, Columns};
 
-/// Longest span: 100 years.
+/// The longest span: 100 years.
 const SPAN_MAX: Duration = Duration::from_secs(3_155_760_000);
 
-/// A span in microseconds.
+/// Converts a span to microseconds.
 pub(super) fn micros(span: Duration) -> i64 {
     i64::try_from(span.min(SPAN_MAX).as_micros()).expect("100 years fit")
 }
 
-/// A number of rows or of a place, as it is counted from 1 there.
+/// Converts a number that is counted from 1 to an index.
 pub(super) fn index(ord: i32) -> usize {
     usize::try_from(ord - 1).expect("counted from 1")
 }
 
-/// A length as PostgreSQL counts it.
+/// Converts a length to a PostgreSQL integer.
 pub(super) fn length(len: usize) -> i32 {
     i32::try_from(len).expect("calls are small")
 }
 
-/// A number that PostgreSQL keeps, which is never below zero.
+/// Converts a stored number, which is never negative.
 pub(super) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A small number that PostgreSQL keeps.
+/// Converts a stored integer, which is never negative.
 pub(super) fn small(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// Refuses a text that PostgreSQL cannot keep.
+/// Refuses a text that PostgreSQL cannot store.
 pub(super) fn plain(field: &'static str, text: &str) -> Result<(), StoreError> {
     if text.contains('\0') {
         let reason = "must not contain the character U+0000".to_owned();
@@ -54,12 +55,13 @@ pub(super) fn plain(field: &'static str, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A text for people to read, in which what PostgreSQL cannot keep is shown as missing.
+/// Replaces the characters of a text that PostgreSQL cannot store. Use it only for texts that
+/// people read.
 pub(super) fn shown(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// By the server's id or by the user's own.
+/// The server's id or the user's own id of an object.
 pub(super) type Named<'a> = (Option<Uuid>, Option<&'a str>);
 
 pub(super) fn application(which: &ApplicationRef) -> Named<'_> {
@@ -85,7 +87,7 @@ pub(super) fn message(which: &MessageRef) -> Named<'_> {
 
 pub(super) fn disabled_code(reason: DisableReason) -> i16 {
     match reason {
-        DisableReason::Asked => 1,
+        DisableReason::Requested => 1,
         DisableReason::Gone => 2,
         DisableReason::Failing => 3,
     }
@@ -93,20 +95,20 @@ pub(super) fn disabled_code(reason: DisableReason) -> i16 {
 
 pub(super) fn disabled(code: i16) -> DisableReason {
     match code {
-        1 => DisableReason::Asked,
+        1 => DisableReason::Requested,
         2 => DisableReason::Gone,
         _ => DisableReason::Failing,
     }
 }
 
-/// A hint for what an endpoint has.
+/// Returns the change for deliveries of an endpoint that are due in some microseconds.
 pub(super) fn change(endpoint: Uuid, pull: bool, due_us: i64) -> HookChange {
     let what =
         if pull { HookWhat::Pull(wakeline_core::EndpointId(endpoint)) } else { HookWhat::Push };
     HookChange { what, due_in: rows::span(due_us) }
 }
 
-/// Puts hints together: of each kind the earliest.
+/// Adds a change; of changes of the same kind, only the earliest is kept.
 pub(super) fn merge(changes: &mut Vec<HookChange>, change: HookChange) {
     match changes.iter_mut().find(|known| known.what == change.what) {
         Some(known) => known.due_in = known.due_in.min(change.due_in),
@@ -114,26 +116,28 @@ pub(super) fn merge(changes: &mut Vec<HookChange>, change: HookChange) {
     }
 }
 
-/// The keys that sign at a moment.
+/// Returns the keys that are valid at the time `now`.
 pub(super) fn secrets(
-    sealed: Vec<Vec<u8>>,
+    encrypted: Vec<Vec<u8>>,
     ends: Vec<Option<SystemTime>>,
     now: Timestamp,
 ) -> Vec<EndpointSecret> {
-    let secret = |(sealed, end): (Vec<u8>, Option<SystemTime>)| EndpointSecret {
-        sealed: sealed.into(),
+    let secret = |(encrypted, end): (Vec<u8>, Option<SystemTime>)| EndpointSecret {
+        encrypted: encrypted.into(),
         expires_at: end.map(rows::timestamp),
     };
     let signs = |secret: &EndpointSecret| secret.expires_at.is_none_or(|end| end > now);
-    sealed.into_iter().zip(ends).map(secret).filter(signs).collect()
+    encrypted.into_iter().zip(ends).map(secret).filter(signs).collect()
 }
 
-/// A JSON text that was stored, and so was valid.
+/// Parses a stored JSON text. It was valid when it was stored, so an error means that it is
+/// corrupt.
 pub(super) fn json<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| rows::corrupt(what, text, error))
 }
 
-/// A list of texts that were stored, and so were valid.
+/// Parses stored texts. They were valid when they were stored, so an error means that they are
+/// corrupt.
 pub(super) fn texts<T: TryFrom<String>>(
     what: &'static str,
     texts: Option<Vec<String>>,
@@ -144,7 +148,7 @@ where
     texts.unwrap_or_default().into_iter().map(|one| text(what, one)).collect()
 }
 
-/// A text that was stored, and so was valid.
+/// Parses a stored text. It was valid when it was stored, so an error means that it is corrupt.
 pub(super) fn text<T: TryFrom<String>>(what: &'static str, text: String) -> Result<T, StoreError>
 where
     T::Error: Into<wakeline_store::BoxError>,
@@ -152,7 +156,7 @@ where
     T::try_from(text.clone()).map_err(|error| rows::corrupt(what, text, error))
 }
 
-/// Channels as they are sent: with commas between, which none of them has.
+/// Joins channels by commas, which no channel contains.
 pub(super) fn joined(channels: &[Channel]) -> Option<String> {
     if channels.is_empty() {
         return None;
@@ -160,17 +164,17 @@ pub(super) fn joined(channels: &[Channel]) -> Option<String> {
     Some(channels.iter().map(Channel::as_str).collect::<Vec<_>>().join(","))
 }
 
-/// The next column, bytes or nothing.
+/// Reads the next column as bytes; `None` if it is null.
 pub(super) fn bytes_if(columns: &mut Columns<'_>) -> Result<Option<Bytes>, StoreError> {
     Ok(columns.take::<Option<Vec<u8>>>()?.map(Bytes::from))
 }
 
-/// The next column, bytes.
+/// Reads the next column as bytes.
 pub(super) fn bytes(columns: &mut Columns<'_>) -> Result<Bytes, StoreError> {
     Ok(columns.take::<Vec<u8>>()?.into())
 }
 
-/// The next column, a moment or nothing.
+/// Reads the next column as a timestamp; `None` if it is null.
 pub(super) fn moment_if(columns: &mut Columns<'_>) -> Result<Option<Timestamp>, StoreError> {
     Ok(columns.take::<Option<SystemTime>>()?.map(rows::timestamp))
 }

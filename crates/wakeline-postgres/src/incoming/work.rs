@@ -1,4 +1,4 @@
-//! What rows of `incoming` ask for.
+//! Decodes rows of the table `incoming` into the writes that they request.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,29 +15,29 @@ use wakeline_store::hook::NewMessage;
 
 use crate::rows;
 
-/// A message for a queue, with its row.
+/// A message for a queue, with the number of its row.
 pub(super) struct IncomingItem {
     pub(super) seq: i64,
     pub(super) item: PushItem,
-    /// `None`: at once.
+    /// The time when it becomes available; `None` for a normal push.
     pub(super) due: Option<Visible>,
 }
 
-/// What some rows ask for.
+/// The writes that some rows request.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct IncomingWork {
     pub(super) items: Vec<IncomingItem>,
-    /// Queues with limits, and which of their partitions are meant.
+    /// The queues with length limits, with the partitions of their items.
     pub(super) limited: BTreeMap<QueueName, Vec<PartitionName>>,
     pub(super) messages: Vec<NewMessage>,
-    /// The rows of the messages.
+    /// The numbers of the rows of `messages`.
     pub(super) emitted: Vec<i64>,
-    /// Rows that can go.
+    /// The numbers of the rows that can be deleted.
     pub(super) done: Vec<i64>,
 }
 
-impl Work {
-    /// Reads a row, or says why it can never be taken over.
+impl IncomingWork {
+    /// Adds a row. The error says why the row can never be taken over.
     pub(super) fn add(&mut self, seq: i64, row: &Row) -> Result<(), String> {
         match row.get::<_, Option<&str>>("application") {
             None => {

@@ -1,17 +1,20 @@
 //! Claim: leases messages to waiting requests, many lines in one call.
 //!
 //! # Invariants
-//! * What takes longer does not hold up the other lines of a fused call: a group that has to begin,
-//!   and cursors that rivals hold, are dealt with afterwards, by the claim that asked.
-//! * A claim that finds only rivals' rows does not report that there is nothing (trap 24).
-//! * A call of unknown outcome is repeated once, and then finds by its tokens what the first try
-//!   leased. So does a later claim with a token that was granted before. A call with autoAck is
-//!   not repeated: what it settled has no token, so a repetition would report that there was
-//!   nothing, and the messages would be lost without a word.
-//! * What cannot be read is given back uncounted and left alone for a while, so that it holds up
-//!   nobody. It is an error for those whose claim found nothing else, and in the log.
-//! * What was granted is returned, also if a later step fails for another line: messages of
-//!   autoAck claims would be lost otherwise.
+//! * Slow work does not delay the other lines of a fused call: creating a group, and waiting for
+//!   cursors that other transactions have locked, happen after the call and only for the claim that
+//!   needs it.
+//! * A claim that finds only locked rows does not report that the queue is empty: the transaction
+//!   that holds them may roll back.
+//! * A call of unknown outcome is repeated once, and then finds by its tokens what the first
+//!   attempt leased. So does a later claim with a token that was used before. A call with autoAck
+//!   is not repeated: the messages that it settled have no token, so a repetition would report that
+//!   there was nothing, and the messages would be lost silently.
+//! * Corrupt messages are released without counting an attempt and are skipped for a while, so that
+//!   they delay no other messages. They are logged, and they are an error for a claim that found
+//!   nothing else.
+//! * Messages that were leased are returned even if a later step fails for another line. Otherwise
+//!   the messages of autoAck claims would be lost.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,74 +23,74 @@ use tokio_postgres::Row;
 use wakeline_core::{Change, Subscription, error_chain};
 use wakeline_store::{Dropped, LineClaim, LineOutcome, StoreError};
 
-use super::claim_form::{How, to_index};
+use super::claim_form::{ClaimMode, to_index};
+use super::claim_results::{ClaimResults, CorruptSlice, Slice};
 use super::floors::Floor;
-use super::grants::{Grants, Slice, Spoilt};
-use super::set_aside::SET_ASIDE;
+use super::quarantine::QUARANTINE;
 use super::sweep::LineColumns;
-use super::{Core, same_error};
-use crate::connect::Link;
+use super::{QueueCore, same_error};
+use crate::connect::PgLink;
 use crate::error;
 use crate::rows::{self, Columns};
 
 const OPERATION: &str = "claim";
 
-/// How often a claim begins its group anew: it may be deleted meanwhile.
+/// The maximum number of times that a claim creates its group; it may be deleted concurrently.
 const BEGINS_MAX: usize = 10;
 
-/// When to look again if rivals would not let go.
+/// When to claim again if other transactions did not release their locks.
 const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 
-/// Where the row of a line has the number of its group.
+/// The index of the column with the group's number in the row of a line.
 const GROUP_COLUMN: usize = 7;
 
-/// Where a row has the names of its queue and partition.
+/// The index of the first of the columns with the names of a row's queue and partition.
 const NAMES_COLUMN: usize = 8;
 
-/// Where a row has the offset of its first message.
+/// The index of the column with the offset of a row's first message.
 const OFFSET_COLUMN: usize = 15;
 
-/// Where the row of a line has its floor.
+/// The index of the column with the floor in the row of a line.
 const FLOOR_COLUMN: usize = 16;
 
-/// What the row of a line says while claims are paused.
+/// The state in the row of a line while claims are paused.
 const PAUSED: i16 = 4;
 
-/// How a line stands after a call.
+/// The state of a line after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LineState {
-    /// All that could be taken was.
+pub(super) enum ClaimLineState {
+    /// Everything that is available was leased.
     Done,
-    /// The group has to begin first.
+    /// The group has to be created first.
     Begin,
-    /// Rivals hold what is due.
+    /// Other transactions have locked the due cursors.
     Contended,
-    /// Scheduled messages are due, and are to be moved first.
+    /// Scheduled messages are due and have to be moved first.
     Scheduled,
 }
 
-/// What a call has to say to one line.
+/// The result of a call for one line.
 pub(crate) struct LineResult {
     pub(super) claim: LineClaim,
-    pub(super) state: LineState,
+    pub(super) state: ClaimLineState,
     pub(super) outcome: LineOutcome,
-    /// Where due times begin, if it was seen.
+    /// The earliest due time, if the call read it.
     pub(super) seen: Option<Floor>,
-    /// What was leased and cannot be read.
-    pub(super) spoilt: Vec<Spoilt>,
+    /// Leased messages that are corrupt.
+    pub(super) corrupt: Vec<CorruptSlice>,
 }
 
-impl Core {
-    /// Makes one call for many claims.
+impl QueueCore {
+    /// Executes many claims in one call.
     pub(super) async fn flush_claim(
         &self,
-        lane: usize,
+        link_index: usize,
         commands: Vec<Vec<LineClaim>>,
     ) -> Vec<Result<Vec<LineResult>, StoreError>> {
-        let link = &self.shared.links.claim[lane];
+        let link = &self.shared.links.claim[link_index];
         let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
         let claims: Vec<LineClaim> = commands.into_iter().flatten().collect();
-        match self.claim_twice(Some(link), &claims, How::default()).await {
+        match self.claim_twice(Some(link), &claims, ClaimMode::default()).await {
             Ok(results) => {
                 let mut results = results.into_iter();
                 lens.iter().map(|len| Ok(results.by_ref().take(*len).collect())).collect()
@@ -97,7 +100,7 @@ impl Core {
                 let mut rest = claims.as_slice();
                 for len in lens {
                     let (alone, others) = rest.split_at(len);
-                    results.push(self.claim_twice(Some(link), alone, How::default()).await);
+                    results.push(self.claim_twice(Some(link), alone, ClaimMode::default()).await);
                     rest = others;
                 }
                 results
@@ -106,27 +109,27 @@ impl Core {
         }
     }
 
-    /// Does what a fused call left to do, and answers.
+    /// Completes the work that a fused call left open, and returns the outcomes.
     pub(super) async fn finish_claim(
         &self,
         results: Vec<LineResult>,
     ) -> Result<Vec<LineOutcome>, StoreError> {
         let mut outcomes = Vec::with_capacity(results.len());
-        let mut spoilt = Vec::new();
+        let mut corrupt = Vec::new();
         let mut failed = None;
         for mut result in results {
-            // After a failure the others are not kept waiting for what they have got already.
+            // After a failure the other lines get what was leased to them without further delay.
             if failed.is_none() {
                 failed = self.finish_line(&mut result).await.err();
             }
-            if failed.is_some() && result.state != LineState::Done {
+            if failed.is_some() && result.state != ClaimLineState::Done {
                 result.outcome.next_due = Some(CONTENDED_AGAIN);
             }
-            spoilt.append(&mut result.spoilt);
+            corrupt.append(&mut result.corrupt);
             outcomes.push(result.outcome);
         }
-        let found = outcomes.iter().flat_map(|outcome| &outcome.grants).any(Option::is_some);
-        let unread = self.set_aside(spoilt).await;
+        let found = outcomes.iter().flat_map(|outcome| &outcome.results).any(Option::is_some);
+        let unread = self.quarantine(corrupt).await;
         if !found {
             return failed.or(unread).map_or(Ok(outcomes), Err);
         }
@@ -139,33 +142,33 @@ impl Core {
         Ok(outcomes)
     }
 
-    /// Does what a fused call left to do for one line.
+    /// Completes the work that a fused call left open for one line.
     async fn finish_line(&self, result: &mut LineResult) -> Result<(), StoreError> {
-        if result.state == LineState::Scheduled {
+        if result.state == ClaimLineState::Scheduled {
             *result = self.claim_moved(&result.claim).await?;
         }
         for _ in 0..BEGINS_MAX {
-            if result.state != LineState::Begin {
+            if result.state != ClaimLineState::Begin {
                 break;
             }
             self.begin(&result.claim).await?;
             let claim = std::slice::from_ref(&result.claim);
-            *result = self.claim_twice(None, claim, How::moved()).await?.remove(0);
+            *result = self.claim_twice(None, claim, ClaimMode::moved()).await?.remove(0);
         }
-        if result.state == LineState::Contended {
-            self.wait_for_rivals(result).await?;
+        if result.state == ClaimLineState::Contended {
+            self.wait_for_locks(result).await?;
         }
         Ok(())
     }
 
-    /// Moves scheduled messages that are due, and claims what there is then.
+    /// Moves due scheduled messages to their partitions and claims again.
     async fn claim_moved(&self, claim: &LineClaim) -> Result<LineResult, StoreError> {
         self.move_due_of(&claim.line).await?;
         let claim = std::slice::from_ref(claim);
-        Ok(self.claim_twice(None, claim, How::moved()).await?.remove(0))
+        Ok(self.claim_twice(None, claim, ClaimMode::moved()).await?.remove(0))
     }
 
-    /// Begins the group of a line, step by step.
+    /// Creates the group of a line in several transactions of bounded size.
     async fn begin(&self, claim: &LineClaim) -> Result<(), StoreError> {
         let line = LineColumns::new(std::iter::once(&claim.line));
         let (mode, from) = match claim.subscription {
@@ -197,24 +200,27 @@ impl Core {
         }
     }
 
-    /// One try that waits for rivals a little, for the requests that went without.
-    async fn wait_for_rivals(&self, result: &mut LineResult) -> Result<(), StoreError> {
-        let without: Vec<usize> = (result.outcome.grants.iter().enumerate())
-            .filter_map(|(index, grant)| grant.is_none().then_some(index))
+    /// Claims once more for the requests that got nothing, waiting briefly for locked cursors.
+    async fn wait_for_locks(&self, result: &mut LineResult) -> Result<(), StoreError> {
+        let without: Vec<usize> = (result.outcome.results.iter().enumerate())
+            .filter_map(|(index, claimed)| claimed.is_none().then_some(index))
             .collect();
         let requests = without.iter().map(|index| result.claim.requests[*index].clone()).collect();
         let claim = LineClaim { requests, ..result.claim.clone() };
-        match self.claim_once(None, &[claim], How { patient: true, ..How::moved() }).await {
+        match self
+            .claim_once(None, &[claim], ClaimMode { patient: true, ..ClaimMode::moved() })
+            .await
+        {
             Ok(mut again) => {
                 let again = again.remove(0);
-                for (index, grant) in without.into_iter().zip(again.outcome.grants) {
-                    result.outcome.grants[index] = grant;
+                for (index, claimed) in without.into_iter().zip(again.outcome.results) {
+                    result.outcome.results[index] = claimed;
                 }
                 result.outcome.next_due = again.outcome.next_due;
                 result.outcome.dropped.extend(again.outcome.dropped);
-                result.spoilt.extend(again.spoilt);
+                result.corrupt.extend(again.corrupt);
             }
-            // They would not let go within the lock's timeout.
+            // The locks were not released within the lock timeout.
             Err(error) if error::was_rolled_back(&error) => {
                 result.outcome.next_due = Some(CONTENDED_AGAIN);
             }
@@ -223,13 +229,13 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a call, and once more if its outcome is unknown and the repetition finds what the
-    /// first try took.
+    /// Executes a call, and repeats it if its outcome is unknown and the repetition finds what the
+    /// first attempt leased.
     async fn claim_twice(
         &self,
-        link: Option<&Link>,
+        link: Option<&PgLink>,
         claims: &[LineClaim],
-        how: How,
+        how: ClaimMode,
     ) -> Result<Vec<LineResult>, StoreError> {
         let mut result = self.claim_once(link, claims, how).await;
         for _ in 0..super::ROLLBACKS_MAX {
@@ -244,10 +250,10 @@ impl Core {
         let tokens = || requests().map(|request| request.token);
         let repeatable = !requests().any(|request| request.auto_ack);
         if repeatable && matches!(result, Err(StoreError::Transient { .. })) {
-            // The first try may have leased something, or may do so after the second: the server
-            // does not end a statement because nobody waits for it any more.
+            // The first attempt may have leased something, or may do so after the second: the
+            // server does not cancel a statement when its client stops waiting.
             self.tokens.remember(tokens());
-            result = self.claim_once(link, claims, How { again: true, ..how }).await;
+            result = self.claim_once(link, claims, ClaimMode { again: true, ..how }).await;
             result = result.map_err(StoreError::after_write);
         }
         if result.is_err() {
@@ -258,9 +264,9 @@ impl Core {
 
     async fn claim_once(
         &self,
-        link: Option<&Link>,
+        link: Option<&PgLink>,
         claims: &[LineClaim],
-        how: How,
+        how: ClaimMode,
     ) -> Result<Vec<LineResult>, StoreError> {
         let lines = LineColumns::new(claims.iter().map(|claim| &claim.line));
         let requests = self.request_columns(claims, how.again);
@@ -299,7 +305,7 @@ impl Core {
         };
         let sent = Instant::now();
         let rows = match link {
-            // An autoAck claim leaves no token: repeated, it does not find what it settled.
+            // An autoAck claim leaves no token, so a repetition does not find what it settled.
             Some(link) if requests.auto_acks.contains(&true) => {
                 link.query_once(OPERATION, sql, params).await?
             }
@@ -307,14 +313,14 @@ impl Core {
             None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
         let mut results = self.read_claim(claims, &rows)?;
-        let again = self.shared.clock.claim_again(&self.shared, sent, (&rows, "clock_at")).await;
+        let again = self.shared.clock.claim_again(&self.shared, sent, &rows, "clock_at").await;
         if again.is_some() {
             for result in &mut results {
                 result.outcome.next_due = again;
             }
         }
         for ((claim, result), under) in claims.iter().zip(&results).zip(floors) {
-            let served = result.outcome.grants.iter().all(Option::is_some);
+            let served = result.outcome.results.iter().all(Option::is_some);
             self.floors.note(&claim.line, under, result.seen.filter(|_| served));
         }
         Ok(results)
@@ -329,10 +335,10 @@ impl Core {
             .iter()
             .map(|claim| LineResult {
                 claim: claim.clone(),
-                state: LineState::Done,
+                state: ClaimLineState::Done,
                 outcome: LineOutcome::default(),
                 seen: None,
-                spoilt: Vec::new(),
+                corrupt: Vec::new(),
             })
             .collect();
         let mut slices = Vec::new();
@@ -346,7 +352,7 @@ impl Core {
             let line = to_index(line);
             let request: i32 = columns.take()?;
             if request > 0 {
-                slices.push(Slice::read((line, to_index(request)), row, &self.shared.sealing)?);
+                slices.push(Slice::read((line, to_index(request)), row, &self.shared.encryption)?);
                 continue;
             }
             if request < 0 {
@@ -356,10 +362,10 @@ impl Core {
             let state: i16 = columns.take()?;
             results[line].outcome.paused = state == PAUSED;
             results[line].state = match state {
-                0 | PAUSED => LineState::Done,
-                1 => LineState::Begin,
-                3 => LineState::Scheduled,
-                _ => LineState::Contended,
+                0 | PAUSED => ClaimLineState::Done,
+                1 => ClaimLineState::Begin,
+                3 => ClaimLineState::Scheduled,
+                _ => ClaimLineState::Contended,
             };
             let next_due: Option<i64> = columns.take()?;
             results[line].outcome.next_due = next_due.map(rows::span);
@@ -368,25 +374,25 @@ impl Core {
             let due_at = Columns::from(OPERATION, row, FLOOR_COLUMN).take()?;
             results[line].seen = group.zip(due_at).map(|(group, due_at)| Floor { group, due_at });
         }
-        let mut grants = Grants::new(claims, slices);
-        for spoilt in grants.take_spoilt() {
-            let result = &mut results[spoilt.line];
-            let next_due = result.outcome.next_due.unwrap_or(SET_ASIDE);
-            result.outcome.next_due = Some(next_due.min(SET_ASIDE));
-            result.spoilt.push(spoilt);
+        let mut claimed = ClaimResults::new(claims, slices);
+        for corrupt in claimed.take_corrupt() {
+            let result = &mut results[corrupt.line];
+            let next_due = result.outcome.next_due.unwrap_or(QUARANTINE);
+            result.outcome.next_due = Some(next_due.min(QUARANTINE));
+            result.corrupt.push(corrupt);
         }
-        let leases = grants.leases();
+        let leases = claimed.leases();
         self.tokens.remember(leases.iter().map(|(token, _)| *token));
         let changes: Vec<Change> = leases.into_iter().map(|(_, change)| change).collect();
-        self.shared.notifier.tell_leases(&changes);
-        for (result, grants) in results.iter_mut().zip(grants.finish()) {
-            result.outcome.grants = grants;
+        self.shared.notifier.notify_leases(&changes);
+        for (result, claimed) in results.iter_mut().zip(claimed.finish()) {
+            result.outcome.results = claimed;
         }
         Ok(results)
     }
 }
 
-/// A message that was dropped.
+/// Reads the row of a message that was dropped.
 fn dropped(row: &Row) -> Result<Dropped, StoreError> {
     let mut names = Columns::from(OPERATION, row, NAMES_COLUMN);
     Ok(Dropped {

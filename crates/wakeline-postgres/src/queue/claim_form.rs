@@ -1,32 +1,32 @@
-//! What a claim sends: its requests as columns, and how it goes about them.
+//! The arguments of the SQL function `claim`: the requests as columns, and the mode of the claim.
 
 use uuid::Uuid;
 use wakeline_core::Subscription;
 use wakeline_store::{ClaimRequest, LineClaim};
 
-use super::Core;
+use super::QueueCore;
 
-/// How a claim is made.
+/// The mode of a claim.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct How {
-    /// Waits for the first due cursor.
+pub(super) struct ClaimMode {
+    /// Waits for the lock of the first due cursor.
     pub(super) patient: bool,
-    /// The tokens may have been granted by a try of unknown outcome.
+    /// An attempt of unknown outcome may have leased messages under the tokens.
     pub(super) again: bool,
-    /// Takes what there is, whatever is scheduled.
+    /// Leases available messages without moving due scheduled messages first.
     pub(super) prompt: bool,
 }
 
-impl How {
-    /// After scheduled messages were moved: what became due meanwhile waits for the next claim,
-    /// or there might be no end of it.
+impl ClaimMode {
+    /// The mode after scheduled messages were moved. Messages that became due meanwhile wait for
+    /// the next claim; otherwise the claim might never end.
     pub(super) fn moved() -> Self {
         Self { prompt: true, ..Self::default() }
     }
 }
 
-impl Core {
-    /// Requests as the columns of a call.
+impl QueueCore {
+    /// Returns the requests of some claims as columns.
     pub(super) fn request_columns(&self, claims: &[LineClaim], again: bool) -> RequestColumns {
         let mut columns = RequestColumns::default();
         for claim in claims {
@@ -54,7 +54,7 @@ impl Core {
     }
 }
 
-/// Requests as columns.
+/// The requests of a call as columns.
 #[derive(Default)]
 pub(super) struct RequestColumns {
     pub(super) modes: Vec<i16>,
@@ -78,7 +78,7 @@ fn to_i32(n: usize) -> i32 {
     i32::try_from(n).expect("a call has few requests")
 }
 
-/// The index of something that the database counts from 1.
+/// Converts a number that the database counts from 1 to an index.
 pub(super) fn to_index(number: i32) -> usize {
     usize::try_from(number - 1).expect("numbers begin at 1")
 }

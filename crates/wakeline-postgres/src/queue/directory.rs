@@ -1,12 +1,14 @@
-//! Which partition has which number, and what a push to it changes; makes those that are missing.
+//! Caches the numbers of partitions and the changes that a push to them causes, and creates missing
+//! partitions.
 //!
 //! # Where it sits
 //! Pushes and transactions look up their partitions here before they lock anything.
 //!
 //! # Invariants
-//! * A number is never used twice, so a stale entry is refused by the database, then forgotten.
-//! * What a push will change is a guess after the last one, checked against what it did change.
-//! * Missing queues and partitions are made in a commit of their own, in order.
+//! * A number is never reused, so the database rejects a stale entry, which is then forgotten.
+//! * The predicted change of a push is the change of the last push; it is compared with the actual
+//!   change afterwards.
+//! * Missing queues and partitions are created in a transaction of their own, in order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,41 +16,42 @@ use parking_lot::RwLock;
 use wakeline_core::{Change, Namespace, PartitionName, QueueName, TaskName};
 use wakeline_store::StoreError;
 
-use super::Core;
+use super::QueueCore;
 use crate::rows::Columns;
 
-/// Most partitions that are remembered.
+/// The maximum number of partitions in the cache.
 const LEN_MAX: usize = 200_000;
 
-/// Most queues whose changes are remembered.
+/// The maximum number of queues whose changes are cached.
 const QUEUES_MAX: usize = 10_000;
 
-/// Names a partition.
+/// The queue and the name of a partition.
 pub(crate) type PartitionKey = (QueueName, PartitionName);
 
-/// Numbers of partitions by name.
+/// The cached numbers of partitions by name.
 #[derive(Default)]
 pub(crate) struct Directory {
     ids: RwLock<HashMap<PartitionKey, i64>>,
-    /// By queue, what the last push changed, without the partition.
+    /// The change of the last push to each queue, without the partition.
     changes: RwLock<HashMap<QueueName, Change>>,
-    /// Queues that were encrypted when last pushed to: a guess, which the database checks.
+    /// Queues that were encrypted at the last push. They may have changed; the database checks it.
     encrypted: RwLock<HashSet<QueueName>>,
 }
 
 impl Directory {
-    /// The number of a partition, if it is known here.
+    /// Returns the number of a partition if it is cached.
     pub(crate) fn get(&self, key: &PartitionKey) -> Option<i64> {
         self.ids.read().get(key).copied()
     }
 
-    /// What a push to a partition will make available at once, as far as is known here.
+    /// Returns the change that a push to a partition will probably cause, if it takes effect
+    /// immediately.
     pub(crate) fn foresee(&self, key: &PartitionKey) -> Option<Change> {
         let change = self.changes.read().get(&key.0)?.clone();
         change.due_in.is_zero().then(|| Change { partition: Some(key.1.clone()), ..change })
     }
 
-    /// Remembers what a push has changed.
+    /// Records the change that a push has caused.
     pub(crate) fn learn(&self, change: &Change) {
         let known = Change { partition: None, ..change.clone() };
         if self.changes.read().get(&known.queue) == Some(&known) {
@@ -61,28 +64,29 @@ impl Directory {
         changes.insert(known.queue.clone(), known);
     }
 
-    /// Whether a queue is encrypted, as far as is known here.
+    /// Returns whether a queue was encrypted when this node last pushed to it.
     pub(crate) fn is_encrypted(&self, queue: &QueueName) -> bool {
         self.encrypted.read().contains(queue)
     }
 
-    /// Remembers whether a queue is encrypted.
+    /// Records whether a queue is encrypted.
     pub(crate) fn set_encrypted(&self, queue: &QueueName, encrypted: bool) {
         let mut known = self.encrypted.write();
         if known.len() > QUEUES_MAX {
             known.clear();
         }
-        match encrypted {
-            true => drop(known.insert(queue.clone())),
-            false => drop(known.remove(queue)),
+        if encrypted {
+            known.insert(queue.clone());
+        } else {
+            known.remove(queue);
         }
     }
 
-    /// The numbers of partitions that are known here, and the partitions that are not.
+    /// Returns the numbers of the partitions that are cached, and the partitions that are not.
     pub(crate) fn look_up(
         &self,
         keys: Vec<PartitionKey>,
-    ) -> (HashMap<PartitionKey, i64>, BTreeMap<PartitionKey, Scope>) {
+    ) -> (HashMap<PartitionKey, i64>, BTreeMap<PartitionKey, DerivedScope>) {
         let mut found = HashMap::with_capacity(keys.len());
         let mut missing = BTreeMap::new();
         for key in keys {
@@ -97,7 +101,7 @@ impl Directory {
         (found, missing)
     }
 
-    /// Forgets a partition that is no more.
+    /// Forgets a partition that no longer exists.
     pub(crate) fn forget(&self, key: &PartitionKey) {
         self.ids.write().remove(key);
     }
@@ -111,15 +115,15 @@ impl Directory {
     }
 }
 
-/// What a queue belongs to if it has to be made.
-pub(crate) type Scope = (Option<Namespace>, Option<TaskName>);
+/// The namespace and the task of a queue if it has to be created.
+pub(crate) type DerivedScope = (Option<Namespace>, Option<TaskName>);
 
-impl Core {
-    /// Makes partitions, and their queues with the scopes given, where they are missing; not for a
-    /// producer while producers are refused.
+impl QueueCore {
+    /// Creates missing partitions, and missing queues with the given scopes. Fails for producers
+    /// while maintenance refuses them.
     pub(crate) async fn make_partitions(
         &self,
-        missing: BTreeMap<PartitionKey, Scope>,
+        missing: BTreeMap<PartitionKey, DerivedScope>,
         producer: bool,
     ) -> Result<Vec<(PartitionKey, i64)>, StoreError> {
         const OPERATION: &str = "make partitions";

@@ -1,17 +1,17 @@
-//! Pushes and settlements of a transaction: all of them in one call, or nothing.
+//! The pushes and settlements of a transaction, which one call executes completely or not at all.
 //!
 //! # Where it sits
-//! [`crate::transact`] makes the call, by itself or within a transaction of several statements.
+//! [`crate::transact`] makes the call, alone or as one of several statements of a transaction.
 //!
 //! # Invariants
-//! * Nothing happens unless every settlement succeeds; a duplicate push does not stand in the way.
+//! * Nothing is written unless every settlement succeeds. A duplicate push is not a failure.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use wakeline_core::Change;
 use wakeline_store::{PushItem, PushOutcome, SettleItem, SettleOutcome, StoreError};
 
-use super::Core;
+use super::QueueCore;
 use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use super::settle::{self, SettlePlan};
@@ -20,10 +20,10 @@ use crate::rows::Columns;
 
 const OPERATION: &str = "transact";
 
-/// Where the columns of a settlement begin.
+/// The index of the first column of a settlement.
 const SETTLE_COLUMN: usize = 15;
 
-/// Pushes and settlements on their way.
+/// The state of pushes and settlements that are executed together.
 pub(crate) struct Exchange {
     settles: Vec<SettleItem>,
     settle_plan: SettlePlan,
@@ -31,24 +31,24 @@ pub(crate) struct Exchange {
     plan: PushPlan,
 }
 
-/// How a try ended.
+/// The outcome of one attempt.
 pub(crate) enum Exchanged {
-    /// Nothing happened: some slots cannot be stored yet.
+    /// Nothing was written because some slots cannot be stored yet.
     Again(Vec<SlotAnswer>),
-    /// Nothing happened: a settlement would not succeed.
+    /// Nothing was written because a settlement would fail.
     Refused {
-        /// Its index.
+        /// The index of the settlement.
         index: usize,
-        /// Why.
+        /// The outcome of the settlement.
         outcome: SettleOutcome,
     },
-    /// It stands, if the transaction does.
-    Done(Done),
+    /// Everything was written; it takes effect if the transaction commits.
+    Done(ExchangeResult),
 }
 
-/// What a try did.
+/// The results of a successful attempt.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct ExchangeResult {
     answers: Vec<SlotAnswer>,
     settles: Vec<SettleOutcome>,
     changes: Vec<Change>,
@@ -60,29 +60,29 @@ impl Exchange {
         Self { settles, settle_plan, call: PushCall::new(pushes), plan: PushPlan::default() }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.settles.is_empty() && self.call.items.is_empty()
     }
 
-    /// Whether partitions that it writes to may have been made for it.
+    /// Returns whether partitions may have been created for it.
     pub(crate) fn has_made_partitions(&self) -> bool {
         self.call.begun.made
     }
 
-    /// The partitions that it writes to.
+    /// Returns the partitions that it writes to.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
         self.call.slots.iter().map(|slot| slot.partition)
     }
 
-    /// The parameters of this try.
+    /// Returns the parameters of this attempt.
     pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params = self.plan.params();
         params.extend(self.settle_plan.params());
         params
     }
 
-    /// Reads how a try ended.
+    /// Reads the outcome of an attempt.
     pub(crate) fn read(&self, rows: &[Row]) -> Result<Exchanged, StoreError> {
         let mut answers = Vec::new();
         for row in rows {
@@ -96,7 +96,7 @@ impl Exchange {
         }
         let ours = rows.iter().filter(|row| row.get::<_, i16>(0) == 1);
         let mut ledger = settle::read_ledger(ours, OPERATION, SETTLE_COLUMN)?;
-        let mut done = Done { answers, ..Done::default() };
+        let mut done = ExchangeResult { answers, ..ExchangeResult::default() };
         for (index, item) in self.settles.iter().enumerate() {
             let (outcome, change) = ledger.outcome(&self.settle_plan, index, item);
             if !matches!(outcome, SettleOutcome::Settled { .. }) {
@@ -109,8 +109,8 @@ impl Exchange {
     }
 }
 
-impl Core {
-    /// Prepares the next try.
+impl QueueCore {
+    /// Prepares the next attempt.
     pub(crate) async fn plan_exchange(&self, exchange: &mut Exchange) -> Result<(), StoreError> {
         let all: Vec<usize> = (0..exchange.call.slots.len()).collect();
         self.resolve_slots(&mut exchange.call, &all).await?;
@@ -118,7 +118,7 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on what keeps slots from being stored.
+    /// Resolves what prevented slots from being stored.
     pub(crate) async fn prepare_exchange(
         &self,
         exchange: &mut Exchange,
@@ -131,11 +131,12 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on what was committed: outcomes of pushes and settlements, and what became available.
+    /// Updates the caches after the commit. Returns the outcomes of the pushes and settlements, and
+    /// the changes.
     pub(crate) async fn finish_exchange(
         &self,
         mut exchange: Exchange,
-        done: Done,
+        done: ExchangeResult,
     ) -> Result<(Vec<PushOutcome>, Vec<SettleOutcome>, Vec<Change>), StoreError> {
         for answer in done.answers {
             let planned = &exchange.plan.slots[answer.slot];

@@ -1,16 +1,16 @@
-//! Where the due times of busy lines begin, as their last claims saw it.
+//! The earliest due times of busy lines, as seen by their last claims.
 //!
 //! # Where it sits
-//! A claim walks the index of due times from its beginning. While somebody holds an old snapshot
-//! open (a dump, a forgotten transaction), what was claimed and settled since then leaves dead
-//! entries there that nobody may remove, and each claim would step over all of them. A claim that
-//! is told a floor begins there instead.
+//! A claim scans the index of due times from its beginning. While an old snapshot is open (for
+//! example of a dump or of an idle transaction), the rows that were claimed and settled since then
+//! leave dead index entries that cannot be removed, and each claim would step over all of them. A
+//! claim with a floor begins there instead.
 //!
 //! # Invariants
-//! * A floor is a hint. A due time below it may come to light, from a transaction that read the
-//!   clock earlier and committed later: the function `claim` looks below before a request goes
-//!   without, and a line is claimed from without a floor every [`LOOK_BELOW_EVERY`].
-//! * Only lines whose last claim served everybody have one: the others look below anyway.
+//! * A floor is only a hint. A transaction that read the clock earlier and committed later may add
+//!   a due time below it. Therefore the SQL function `claim` looks below the floor before a request
+//!   gets nothing, and a line is claimed without a floor every [`LOOK_BELOW_EVERY`].
+//! * Only lines whose last claim served every request have a floor: other claims look below anyway.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,41 +18,44 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use wakeline_core::{QueueLine, Selector};
 
-/// How often a busy line is claimed from without a floor.
+/// The interval at which a busy line is claimed without a floor.
 const LOOK_BELOW_EVERY: Duration = Duration::from_secs(1);
 
-/// More floors than this are forgotten, which only costs the walk.
+/// The maximum number of floors. All are forgotten when it is reached, which only makes claims
+/// slower.
 const FLOORS_MAX: usize = 10_000;
 
-/// Where the live due times of a group begin.
+/// The earliest due time of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Floor {
-    /// The group's number: another one of the same name begins anew.
+    /// The group's number. A group that is deleted and created again has another number, and its
+    /// floor does not apply any more.
     pub(super) group: i32,
     pub(super) due_at: SystemTime,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownFloor {
     floor: Floor,
-    /// When somebody looked below last.
+    /// The time of the last claim without a floor.
     looked: Instant,
 }
 
-/// The floors of lines that are claimed from often.
+/// The floors of lines that are claimed often.
 #[derive(Default)]
 pub(crate) struct Floors {
-    known: Mutex<HashMap<QueueLine, Known>>,
+    known: Mutex<HashMap<QueueLine, KnownFloor>>,
 }
 
 impl Floors {
-    /// The floor for a claim that begins now; `None` if it has to look everywhere.
+    /// Returns the floor for a claim that begins now; `None` if it has to scan from the beginning.
     pub(super) fn of(&self, line: &QueueLine) -> Option<Floor> {
         let known = *self.known.lock().get(line)?;
         (known.looked.elapsed() < LOOK_BELOW_EVERY).then_some(known.floor)
     }
 
-    /// Notes what a claim saw that was told `under`. `seen` is `None` if it left a request without.
+    /// Records the earliest due time that a claim with the floor `under` has seen. `seen` is `None`
+    /// if a request got nothing.
     pub(super) fn note(&self, line: &QueueLine, under: Option<Floor>, seen: Option<Floor>) {
         let mut known = self.known.lock();
         let Some(floor) = seen.filter(|_| matches!(line.selector, Selector::Queue(_))) else {
@@ -66,7 +69,7 @@ impl Floors {
         if known.len() >= FLOORS_MAX {
             known.clear();
         }
-        known.insert(line.clone(), Known { floor, looked });
+        known.insert(line.clone(), KnownFloor { floor, looked });
     }
 }
 
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_floor_while_its_claims_serve_everybody_and_for_a_while() {
+    fn a_line_has_a_floor_for_a_limited_time_while_its_claims_serve_all_requests() {
         let floors = Floors::default();
         let floor = Floor { group: 1, due_at: UNIX_EPOCH };
         assert_eq!(floors.of(&line()), None);
@@ -92,7 +95,7 @@ mod tests {
         assert_eq!(floors.of(&line()), Some(floor));
         let looked = floors.known.lock()[&line()].looked;
         floors.note(&line(), Some(floor), Some(floor));
-        assert_eq!(floors.known.lock()[&line()].looked, looked, "nobody looked below");
+        assert_eq!(floors.known.lock()[&line()].looked, looked, "no claim looked below");
         if let Some(known) = floors.known.lock().get_mut(&line()) {
             known.looked = looked.checked_sub(LOOK_BELOW_EVERY).expect("the machine runs longer");
         }

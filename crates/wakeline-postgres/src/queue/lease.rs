@@ -1,4 +1,4 @@
-//! Extend and release: what else a consumer does with its lease.
+//! Extends and releases leases.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 use wakeline_core::{Change, CursorId, GroupId, LeaseId, PartitionId, Timestamp};
 use wakeline_store::{Extension, StoreError};
 
-use super::Core;
+use super::QueueCore;
 use crate::rows::{self, Columns};
 
-impl Core {
-    /// Moves the end of a lease to a span from now; never to an earlier time.
+impl QueueCore {
+    /// Extends a lease so that it lasts for `span` from now. A lease never ends earlier than
+    /// before.
     pub(super) async fn extend(
         &self,
         lease: LeaseId,
         span: Duration,
     ) -> Result<Extension, StoreError> {
         const OPERATION: &str = "extend";
-        /// Longer leases would end after the last timestamp that PostgreSQL knows.
+        /// A longer lease would end after the last timestamp that PostgreSQL supports.
         const SPAN_MAX: Duration = Duration::from_secs(3_155_760_000);
         let partitions: Vec<i64> = lease.cursors.iter().map(|cursor| cursor.partition.0).collect();
         let groups: Vec<i32> = lease.cursors.iter().map(|cursor| cursor.group.0).collect();
@@ -38,15 +39,16 @@ impl Core {
             expires_at: ends.values().min().copied(),
         };
         for cursor in lease.cursors {
-            match ends.contains_key(&cursor) {
-                true => extension.held.push(cursor.partition),
-                false => extension.lost.push(cursor.partition),
+            if ends.contains_key(&cursor) {
+                extension.held.push(cursor.partition);
+            } else {
+                extension.lost.push(cursor.partition);
             }
         }
         Ok(extension)
     }
 
-    /// Gives back what is unsettled under leases.
+    /// Releases the unsettled messages of leases.
     pub(super) async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
         const OPERATION: &str = "release";
         let mut partitions = Vec::new();
@@ -72,7 +74,7 @@ impl Core {
             change.due_in = rows::span(columns.take()?);
             changes.push(change);
         }
-        self.shared.notifier.tell(&changes);
+        self.shared.notifier.notify(&changes);
         Ok(changes)
     }
 }

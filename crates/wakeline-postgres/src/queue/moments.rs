@@ -1,21 +1,22 @@
-//! Moments that must not lie in the future by the database's clock.
+//! Refuses timestamps that are in the future by the database's clock.
 //!
 //! # Invariants
-//! * Whoever names such a moment is refused alone: its neighbours in a call are not concerned.
+//! * Only the command with such a timestamp is refused; the other commands of its call are
+//!   executed.
 
 use std::sync::atomic::Ordering;
 
 use wakeline_core::{Subscription, Timestamp};
 use wakeline_store::{InvalidField, LineClaim, LineOutcome, StoreError};
 
-use super::Core;
+use super::QueueCore;
 use crate::rows::Columns;
 
 const OPERATION: &str = "claim";
 
-impl Core {
-    /// Takes out the lines that subscribe from a moment that lies in the future; returns the
-    /// others, and the outcomes of those with their places, in order.
+impl QueueCore {
+    /// Removes the lines that subscribe from a time in the future. Returns the other lines, and the
+    /// outcomes of the refused lines with their indexes, in order.
     pub(super) async fn refuse_future(
         &self,
         lines: Vec<LineClaim>,
@@ -39,27 +40,27 @@ impl Core {
         Ok((allowed, refused))
     }
 
-    /// The time by the database's clock.
+    /// Reads the database's clock.
     pub(crate) async fn clock(&self, operation: &'static str) -> Result<Timestamp, StoreError> {
         let rows = self.general(operation, &self.sql.clock, &[]).await?;
         let now = rows.first().map(|row| Columns::new(operation, row).moment()).transpose()?;
         Ok(now.unwrap_or(Timestamp(0)))
     }
 
-    /// Refuses a moment that lies in the future by the database's clock.
+    /// Refuses a time that is in the future by the database's clock.
     pub(crate) async fn not_in_the_future(
         &self,
         field: &'static str,
         moment: Timestamp,
     ) -> Result<(), StoreError> {
-        match moment > self.clock_at_least(moment).await? {
-            true => Err(InvalidField::future(field).into_error()),
-            false => Ok(()),
+        if moment > self.clock_at_least(moment).await? {
+            return Err(InvalidField::future(field).into_error());
         }
+        Ok(())
     }
 
-    /// A time that the database's clock has reached: what is known of it, if that is late enough
-    /// for the moment in question.
+    /// Returns a time that the database's clock has reached: the latest known one if it is not
+    /// before `moment`, otherwise the current time.
     async fn clock_at_least(&self, moment: Timestamp) -> Result<Timestamp, StoreError> {
         let seen = Timestamp(self.clock_seen.load(Ordering::Relaxed));
         if moment <= seen {

@@ -1,12 +1,12 @@
 //! Push: stores messages, many requests in one call.
 //!
 //! # Invariants
-//! * A partition that somebody else holds does not hold up the others: its items leave the fused
-//!   call and wait for the partition in a call of their own.
-//! * Two nodes that push overlapping transaction ids never both store: the database compares under
-//!   the partition's lock whatever this node could not know (see `push_check.sql`).
-//! * A call of unknown outcome is repeated once, with all ids compared; what the first try stored
-//!   is found under its own message id and counts as queued.
+//! * A partition that another transaction has locked does not delay the other partitions: its items
+//!   leave the fused call and wait for the partition in a call of their own.
+//! * If two nodes push the same transaction id, only one of them stores it: under the partition's
+//!   lock, the database compares the ids that this node does not know (see `push_check.sql`).
+//! * A call of unknown outcome is repeated once, comparing all ids. A message that the first
+//!   attempt stored is found under its own message id and counts as queued.
 
 use std::collections::BTreeMap;
 
@@ -16,54 +16,56 @@ use wakeline_core::{Change, Timestamp};
 use wakeline_store::{PushItem, PushOutcome, PushReply, StoreError};
 
 use super::push_answer::SlotAnswer;
-use super::push_plan::{Begun, Planned, PushCall, PushPlan, SlotState};
-use super::{Core, same_error};
-use crate::connect::{Followed, Follower, Link};
-use crate::dedup::{Known, SegmentIds};
+use super::push_plan::{Begun, PlannedSlot, PushCall, PushPlan, SlotState};
+use super::{QueueCore, same_error};
+use crate::connect::{FollowUp, FollowUpResult, PgLink};
+use crate::dedup::{KnownRange, SegmentIds, StoredIds};
 use crate::error;
 use crate::rows::Columns;
 
 const OPERATION: &str = "push";
 
-/// How often a call is tried again because of what it learnt. Each time something is settled for
-/// good: an id turned out to be known or free, a partition to be gone.
+/// The maximum number of attempts of a call. Each attempt resolves something permanently: for
+/// example that an id exists or is free, or that a partition was deleted.
 const ROUNDS_MAX: usize = 50;
 
-/// What a fused call has to say to one request: answers, and what is left to do by itself.
+/// The part of a fused call's results for one request, with the items that still have to be pushed
+/// separately.
 #[derive(Default)]
 pub(crate) struct PushPart {
-    /// One per item.
+    /// The outcomes, one per item; `None` for an item in `left`.
     pub(super) outcomes: Vec<Option<PushOutcome>>,
     pub(super) changes: Vec<Change>,
-    /// Items that were not answered, with their index.
+    /// Items without an outcome, with their index.
     pub(super) left: Vec<(usize, PushItem)>,
     /// Whether some of them failed with the call, and not because their partition was busy.
     failed: bool,
-    /// What the call may have written of them.
+    /// What the call may have written for them.
     begun: Begun,
 }
 
-/// A hint that goes right behind a push.
-struct Lead {
-    follower: Follower,
+/// A hint that is sent directly after a push, on the same connection.
+struct PushHint {
+    follower: FollowUp,
     change: Change,
 }
 
-impl Core {
-    /// Makes one call for many requests.
+impl QueueCore {
+    /// Executes many requests in one call.
     pub(super) async fn flush_push(
         &self,
-        lane: usize,
+        link_index: usize,
         commands: Vec<Vec<PushItem>>,
     ) -> Vec<Result<PushPart, StoreError>> {
-        let link = &self.shared.links.push[lane];
+        let link = &self.shared.links.push[link_index];
         let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
         let mut call = PushCall::new(commands.into_iter().flatten().collect());
-        let lead = self.lead(&call);
-        let failure = self.run_push(Some((link, lead)), &mut call).await.err();
+        let push_hint = self.push_hint(&call);
+        let failure = self.run_push(Some((link, push_hint)), &mut call).await.err();
         let alone = lens.len() > 1 && failure.as_ref().is_some_and(error::blames_values);
         let answer = |part: PushPart| match &failure {
-            // One request is at fault: each is pushed once more, by itself (trap 70).
+            // If the values of one request are invalid, each request is pushed again separately,
+            // so that the others do not fail with it.
             Some(failure) if part.failed && !alone => {
                 Err(part.begun.explain(&part.outcomes, same_error(failure)))
             }
@@ -72,8 +74,8 @@ impl Core {
         split(call, &lens).into_iter().map(answer).collect()
     }
 
-    /// Pushes what a fused call left to do. Waits for busy partitions, one call each, so that none
-    /// waits behind another.
+    /// Pushes the items that a fused call left open. It waits for busy partitions with one call
+    /// each, so that no partition delays another.
     pub(super) async fn push_left(&self, part: PushPart) -> Result<PushReply, StoreError> {
         let PushPart { mut outcomes, mut changes, left, failed, begun } = part;
         let mut by_partition: BTreeMap<_, Vec<(usize, PushItem)>> = BTreeMap::new();
@@ -113,40 +115,42 @@ impl Core {
         Ok(PushReply { outcomes, changes })
     }
 
-    /// The hint that goes with a push to one partition, if it is quiet.
-    fn lead(&self, call: &PushCall) -> Option<Lead> {
+    /// Returns the hint that can be sent with a push to a single partition, if no other hint is
+    /// pending.
+    fn push_hint(&self, call: &PushCall) -> Option<PushHint> {
         let [slot] = call.slots.as_slice() else { return None };
         let change = self.directory.foresee(&slot.key)?;
-        Some(Lead { follower: self.shared.notifier.lead(&change)?, change })
+        Some(PushHint { follower: self.shared.notifier.hint_after_push(&change)?, change })
     }
 
-    /// Tries until every slot is stored or busy, and tells what was. Without a link of its own a
-    /// call waits for busy partitions.
+    /// Repeats the call until every slot is stored or busy, and notifies other nodes of the stored
+    /// messages. Without `link` the call waits for busy partitions.
     async fn run_push(
         &self,
-        link: Option<(&Link, Option<Lead>)>,
+        link: Option<(&PgLink, Option<PushHint>)>,
         call: &mut PushCall,
     ) -> Result<(), StoreError> {
-        let mut led = None;
-        let ended = self.try_push(link, call, &mut led).await;
+        let mut sent_hint = None;
+        let ended = self.try_push(link, call, &mut sent_hint).await;
         let changes: Vec<Change> = call.changes.iter().flatten().cloned().collect();
-        match led {
+        match sent_hint {
             Some((followed, change)) if changes == [change.clone()] => {
-                self.shared.notifier.led(followed, change);
+                self.shared.notifier.note_hint_after_push(followed, change);
             }
-            _ => self.shared.notifier.tell(&changes),
+            _ => self.shared.notifier.notify(&changes),
         }
         ended
     }
 
     async fn try_push(
         &self,
-        link: Option<(&Link, Option<Lead>)>,
+        link: Option<(&PgLink, Option<PushHint>)>,
         call: &mut PushCall,
-        led: &mut Option<(Followed, Change)>,
+        sent_hint: &mut Option<(FollowUpResult, Change)>,
     ) -> Result<(), StoreError> {
         let patient = link.is_none();
-        let (link, mut lead) = link.map_or((None, None), |(link, lead)| (Some(link), lead));
+        let (link, mut push_hint) =
+            link.map_or((None, None), |(link, push_hint)| (Some(link), push_hint));
         for _ in 0..ROUNDS_MAX {
             let open = call.open();
             if open.is_empty() {
@@ -156,34 +160,37 @@ impl Core {
             let plan = PushPlan::new(call, &open, &mut self.dedup.lock());
             let mut params = plan.params();
             params.push(&patient);
-            let statement = (&self.sql.push, params.as_slice());
-            let result = match (link, lead.take()) {
-                (Some(link), Some(Lead { follower, change })) => {
-                    let (result, followed) = link.query_then(OPERATION, statement, follower).await;
-                    *led = followed.map(|followed| (followed, change));
+            let sql = &self.sql.push;
+            let result = match (link, push_hint.take()) {
+                (Some(link), Some(PushHint { follower, change })) => {
+                    let (result, followed) =
+                        link.query_then(OPERATION, sql, &params, follower).await;
+                    *sent_hint = followed.map(|followed| (followed, change));
                     result
                 }
-                (Some(link), None) => self.on_link(link, OPERATION, statement).await,
-                (None, _) => self.general(OPERATION, &self.sql.push, &params).await,
+                (Some(link), None) => self.on_link(link, OPERATION, sql, &params).await,
+                (None, _) => self.general(OPERATION, sql, &params).await,
             };
             match result {
                 Ok(rows) => self.apply_push(call, &plan, &rows).await?,
-                // What `on_link` does by itself.
-                Err(error) if error::was_rolled_back(&error) && led.take().is_some() => continue,
+                // Repeated, as `on_link` does.
+                Err(error) if error::was_rolled_back(&error) && sent_hint.take().is_some() => {
+                    continue;
+                }
                 Err(StoreError::Transient { .. }) if !call.repeated => {
                     (call.repeated, call.begun.stored) = (true, true);
                 }
                 Err(error) => return Err(error),
             }
             if !call.open().is_empty() {
-                // What is stored by another try was not there yet when the hint went out.
-                *led = None;
+                // Messages that a later attempt stores did not exist yet when the hint was sent.
+                *sent_hint = None;
             }
         }
         Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
     }
 
-    /// Finds the numbers of partitions, and seals what goes into encrypted queues.
+    /// Resolves the numbers of partitions, and encrypts the payloads for encrypted queues.
     pub(super) async fn resolve_slots(
         &self,
         call: &mut PushCall,
@@ -194,7 +201,7 @@ impl Core {
         if !unknown.is_empty() {
             self.find_partitions(call, unknown).await?;
         }
-        call.seal(open, &self.shared.sealing)
+        call.encrypt(open, &self.shared.encryption)
     }
 
     async fn find_partitions(
@@ -209,10 +216,10 @@ impl Core {
             call.begun.made = true;
         }
         for slot in unknown {
-            // A queue that is deleted just now may be missing; the next round makes it again.
+            // A queue that is being deleted may be missing; the next attempt creates it again.
             let found = &mut call.slots[slot];
             found.partition = ids.get(&found.key).copied().unwrap_or(0);
-            found.sealed = self.directory.is_encrypted(&found.key.0);
+            found.encrypted = self.directory.is_encrypted(&found.key.0);
         }
         Ok(())
     }
@@ -230,11 +237,11 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on what the database said of one slot.
+    /// Acts on the result of one slot.
     pub(super) async fn apply_slot(
         &self,
         call: &mut PushCall,
-        planned: &Planned,
+        planned: &PlannedSlot,
         answer: SlotAnswer,
     ) -> Result<(), StoreError> {
         let partition = call.slots[planned.slot].partition;
@@ -249,8 +256,8 @@ impl Core {
             3 => self.load_ids(partition, planned.named).await?,
             5 => {
                 let slot = &mut call.slots[planned.slot];
-                slot.sealed = !slot.sealed;
-                self.directory.set_encrypted(&slot.key.0, slot.sealed);
+                slot.encrypted = !slot.encrypted;
+                self.directory.set_encrypted(&slot.key.0, slot.encrypted);
             }
             8 => return Err(StoreError::Maintenance { operation: OPERATION }),
             7 => self.mark_scheduled(&[call.slots[planned.slot].key.0.clone()]).await?,
@@ -262,14 +269,14 @@ impl Core {
                     if offset.is_none() {
                         dedup.lapse(partition, txn);
                     }
-                    call.said(planned.slot, txn, *offset);
+                    call.note_offset(planned.slot, txn, *offset);
                 }
             }
         }
         Ok(())
     }
 
-    fn finish_slot(&self, call: &mut PushCall, planned: &Planned, answer: SlotAnswer) {
+    fn finish_slot(&self, call: &mut PushCall, planned: &PlannedSlot, answer: SlotAnswer) {
         let held = answer.first_offset < 0;
         call.finish(planned, &answer.ids, held);
         let partition = call.slots[planned.slot].partition;
@@ -279,9 +286,10 @@ impl Core {
         }
         if !planned.stored.is_empty() {
             let txns = planned.stored.iter().map(|item| call.items[*item].transaction_id.as_str());
-            let complete = planned.checked && planned.named == Known::default();
+            let complete = planned.checked && planned.named == KnownRange::default();
             if !held {
-                dedup.stored((partition, answer.first_offset), answer.at, txns, complete);
+                let ids = StoredIds { first: answer.first_offset, at: answer.at, txns };
+                dedup.stored(partition, ids, complete);
             }
             let (queue, name) = call.slots[planned.slot].key.clone();
             let change = Change {
@@ -299,10 +307,10 @@ impl Core {
         dedup.prune(partition, Timestamp(answer.at.0.saturating_sub(window)));
     }
 
-    /// Learns the ids of a partition's window, page by page.
-    async fn load_ids(&self, partition: i64, named: Known) -> Result<(), StoreError> {
+    /// Loads the ids in a partition's deduplication window, page by page.
+    async fn load_ids(&self, partition: i64, named: KnownRange) -> Result<(), StoreError> {
         let mut from = named.to;
-        if named == Known::default() {
+        if named == KnownRange::default() {
             self.dedup.lock().forget(partition);
             let rows = self.general(OPERATION, &self.sql.dedup_start, &[&partition]).await?;
             let Some(row) = rows.first() else { return Ok(()) };
@@ -332,7 +340,7 @@ impl Core {
     }
 }
 
-/// Gives each request its part of a call.
+/// Splits the results of a call into the parts of its requests.
 fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
     let open: Vec<bool> = call.slots.iter().map(|slot| slot.state == SlotState::Open).collect();
     let mut answers = call.items.into_iter().zip(call.outcomes).zip(call.slot_of);

@@ -1,4 +1,4 @@
-//! What the database says of the partitions of a push: one row each.
+//! Reads the results of a push: one row per partition.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -10,9 +10,9 @@ use wakeline_store::StoreError;
 use crate::dedup::SegmentIds;
 use crate::rows::{Columns, timestamp};
 
-/// What the database said of one slot.
+/// The result of one slot.
 pub(crate) struct SlotAnswer {
-    /// Index of the planned slot.
+    /// The index of the planned slot.
     pub(super) slot: usize,
     pub(super) state: i16,
     pub(super) first_offset: i64,
@@ -21,9 +21,9 @@ pub(crate) struct SlotAnswer {
     pub(super) wait: Duration,
     pub(super) namespace: Option<wakeline_core::Namespace>,
     pub(super) task: Option<wakeline_core::TaskName>,
-    /// Ids that are taken, and by which message.
+    /// The transaction ids that exist already, with the id of the message that has each.
     pub(super) ids: HashMap<String, Uuid>,
-    /// Where ids are taken, or that they are free.
+    /// The offset of the message that has a transaction id; `None` if the id is free.
     pub(super) offsets: Vec<(String, Option<i64>)>,
     pub(super) delta: Vec<SegmentIds>,
 }

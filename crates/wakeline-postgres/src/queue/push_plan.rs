@@ -1,12 +1,12 @@
-//! What a push sends to the database: its messages by partition, cut into segments.
+//! The arguments of a push: its messages by partition, split into segments.
 //!
 //! # Where it sits
-//! [`super::push`] and [`super::transact`] make a [`PushCall`] of their items, and for each try
-//! a [`PushPlan`] of the slots that are still open.
+//! [`super::push`] and [`crate::transact`] create a [`PushCall`] from their items, and for each
+//! attempt a [`PushPlan`] of the slots that are still open.
 //!
 //! # Invariants
-//! * Items of one partition keep their order; a transaction id that repeats within a call is sent
-//!   once, and its later items share the fate of the first as duplicates.
+//! * Items of one partition keep their order. A transaction id that repeats within a call is sent
+//!   once, and its later items are duplicates of the first.
 //! * A segment has at most [`SEGMENT_LEN_MAX`] messages and [`SEGMENT_BYTES_MAX`] bytes, unless a
 //!   single message is larger.
 
@@ -17,80 +17,85 @@ use bytes::Bytes;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{Change, MessageId, PartitionId};
-use wakeline_store::{PushItem, PushOutcome, Sealing, SealingError, StoreError};
+use wakeline_store::{
+    PayloadEncryption, PayloadEncryptionError, PushItem, PushOutcome, StoreError,
+};
 
 use super::directory::PartitionKey;
-use crate::dedup::{DedupCache, Known};
+use crate::dedup::{DedupCache, KnownRange};
 
 const SEGMENT_LEN_MAX: usize = 100;
 const SEGMENT_BYTES_MAX: usize = 64 * 1024;
 
-/// What a message that waits for its time, or is held back, is told to have for an offset.
+/// The offset that the database returns for a message that is scheduled or held.
 const NO_OFFSET: i64 = -1;
 
-/// How a slot stands.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotState {
-    /// To be tried (again).
+    /// The slot has to be stored.
     Open,
-    /// Somebody else holds the partition.
+    /// Another transaction has locked the partition.
     Busy,
-    /// Stored.
+    /// The slot was stored.
     Done,
 }
 
 /// The messages of one partition within a call.
-pub(super) struct Slot {
+pub(super) struct PushSlot {
     pub(super) key: PartitionKey,
     /// The partition's number; 0 until it is known.
     pub(super) partition: i64,
     pub(super) state: SlotState,
-    /// Items by index, the first of each transaction id.
+    /// The indexes of the items, only the first of each transaction id.
     items: Vec<usize>,
-    /// Items whose transaction id an earlier one has, with that one.
+    /// The indexes of items that repeat a transaction id, each with the index of its first item.
     repeats: Vec<(usize, usize)>,
-    /// What the database said of items: the offset of the first message, or that there is none.
-    said: HashMap<usize, Option<i64>>,
-    /// Whether an id may be known at all: some producer chose one.
+    /// What the database returned for items: the offset of the first message with the transaction
+    /// id, or `None` if the id is free.
+    offsets: HashMap<usize, Option<i64>>,
+    /// Whether a producer chose one of the ids. Generated ids cannot exist already.
     explicit: bool,
-    /// Whether the queue is encrypted, as far as is known.
-    pub(super) sealed: bool,
+    /// Whether the queue is encrypted, as far as this node knows.
+    pub(super) encrypted: bool,
 }
 
-/// One push on its way.
+/// The state of one push.
 pub(super) struct PushCall {
     pub(super) items: Vec<PushItem>,
-    pub(super) slots: Vec<Slot>,
-    /// One per item, once it is known.
+    pub(super) slots: Vec<PushSlot>,
+    /// The outcome of each item, once it is known.
     pub(super) outcomes: Vec<Option<PushOutcome>>,
-    /// What became available, per slot.
+    /// The change of each slot that was stored.
     pub(super) changes: Vec<Option<Change>>,
-    /// The slot of each item.
+    /// The index of the slot of each item.
     pub(super) slot_of: Vec<usize>,
-    /// Payloads of items as they are stored, for encrypted queues.
-    sealed: HashMap<usize, Bytes>,
-    /// An earlier try may have been stored: a message that is found under its own id is ours.
+    /// The encrypted payloads of items for encrypted queues.
+    encrypted: HashMap<usize, Bytes>,
+    /// Whether an earlier attempt may have stored messages. Then a message that is found under its
+    /// own id is not a duplicate.
     pub(super) repeated: bool,
-    /// What may have been written by now.
+    /// What earlier attempts may have written.
     pub(super) begun: Begun,
-    /// It is a producer who pushes, not the server itself: a maintenance may refuse it.
+    /// Whether a producer pushes, and not the server itself. Maintenance refuses only producers.
     pub(super) producer: bool,
 }
 
-/// What a call may have written by now, so that its error must not deny it.
+/// What a call may have written before it failed. Its error must not say that nothing was written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Begun {
-    /// Messages, by a try of unknown outcome.
+    /// An attempt of unknown outcome may have stored messages.
     pub(super) stored: bool,
-    /// Partitions and queues that were missing.
+    /// Missing partitions or queues may have been created.
     pub(super) made: bool,
 }
 
 impl Begun {
-    /// The error of the call, given what is known of its items.
+    /// Adapts the error of the call to what is known about its items.
     pub(super) fn explain(self, outcomes: &[Option<PushOutcome>], error: StoreError) -> StoreError {
         let stored = self.stored || outcomes.iter().any(Option::is_some);
-        // A full disk and a maintenance refuse messages; that a queue was made is no secret.
+        // The errors of a full disk and of maintenance only say that the messages were refused;
+        // they stay correct if a queue was created.
         if stored || (self.made && matches!(error, StoreError::Unavailable { .. })) {
             return error.after_write();
         }
@@ -100,14 +105,14 @@ impl Begun {
 
 impl PushCall {
     pub(super) fn new(items: Vec<PushItem>) -> Self {
-        let mut slots: Vec<Slot> = Vec::new();
+        let mut slots: Vec<PushSlot> = Vec::new();
         let mut by_key: HashMap<PartitionKey, usize> = HashMap::new();
         let mut firsts: HashMap<(usize, &str), usize> = HashMap::new();
         let mut slot_of = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let key = (item.queue.clone(), item.partition.clone());
             let slot = *by_key.entry(key.clone()).or_insert_with(|| {
-                slots.push(Slot::new(key));
+                slots.push(PushSlot::new(key));
                 slots.len() - 1
             });
             slot_of.push(slot);
@@ -124,76 +129,91 @@ impl PushCall {
         }
         let outcomes = vec![None; items.len()];
         let changes = slots.iter().map(|_| None).collect();
-        let (sealed, begun) = (HashMap::new(), Begun::default());
+        let (encrypted, begun) = (HashMap::new(), Begun::default());
         let (repeated, producer) = (false, true);
-        Self { slots, outcomes, changes, slot_of, sealed, repeated, begun, producer, items }
+        Self { slots, outcomes, changes, slot_of, encrypted, repeated, begun, producer, items }
     }
 
-    /// The slots that are to be tried.
+    /// Returns the indexes of the slots that have to be stored.
     pub(super) fn open(&self) -> Vec<usize> {
-        let open = |(index, slot): (usize, &Slot)| (slot.state == SlotState::Open).then_some(index);
+        let open =
+            |(index, slot): (usize, &PushSlot)| (slot.state == SlotState::Open).then_some(index);
         self.slots.iter().enumerate().filter_map(open).collect()
     }
 
-    /// Seals what goes into encrypted queues, once.
-    pub(super) fn seal(&mut self, slots: &[usize], sealing: &Sealing) -> Result<(), StoreError> {
+    /// Encrypts the payloads for encrypted queues, each only once.
+    pub(super) fn encrypt(
+        &mut self,
+        slots: &[usize],
+        encryption: &PayloadEncryption,
+    ) -> Result<(), StoreError> {
         const OPERATION: &str = "push";
         let fail = |error| match error {
-            SealingError::NoKeys => StoreError::NoKeys { operation: OPERATION },
-            SealingError::Seal(error) => {
+            PayloadEncryptionError::NoKeys => StoreError::NoKeys { operation: OPERATION },
+            PayloadEncryptionError::Encryption(error) => {
                 StoreError::Fatal { operation: OPERATION, source: error.into() }
             }
         };
-        for slot in slots.iter().map(|slot| &self.slots[*slot]).filter(|slot| slot.sealed) {
+        for slot in slots.iter().map(|slot| &self.slots[*slot]).filter(|slot| slot.encrypted) {
             for index in &slot.items {
-                if let Entry::Vacant(place) = self.sealed.entry(*index) {
+                if let Entry::Vacant(place) = self.encrypted.entry(*index) {
                     let item = &self.items[*index];
-                    let sealed = sealing.seal(item.id, &item.payload).map_err(fail)?;
-                    place.insert(sealed.into());
+                    let encrypted = encryption.encrypt(item.id, &item.payload).map_err(fail)?;
+                    place.insert(encrypted.into());
                 }
             }
         }
         Ok(())
     }
 
-    /// The payload of an item as it is stored.
+    /// Returns the payload of an item as it is stored.
     fn stored_payload(&self, index: usize) -> &Bytes {
-        let plain = &self.items[index].payload;
-        match self.slots[self.slot_of[index]].sealed {
-            true => self.sealed.get(&index).expect("whatever is planned was encrypted before"),
-            false => plain,
+        if self.slots[self.slot_of[index]].encrypted {
+            self.encrypted.get(&index).expect("whatever is planned was encrypted before")
+        } else {
+            &self.items[index].payload
         }
     }
 
-    /// Records what the database said of an item's id: where it is taken, or that it is free.
-    pub(super) fn said(&mut self, slot: usize, txn: &str, offset: Option<i64>) {
+    /// Records the offset of the message that has an item's transaction id; `None` if the id is
+    /// free.
+    pub(super) fn note_offset(&mut self, slot: usize, txn: &str, offset: Option<i64>) {
         let slot = &mut self.slots[slot];
         let named = |index: &&usize| self.items[**index].transaction_id.as_str() == txn;
         if let Some(index) = slot.items.iter().find(named) {
-            slot.said.insert(*index, offset);
+            slot.offsets.insert(*index, offset);
         }
     }
 
-    /// Records the outcomes of a slot that was stored, or is held back.
-    pub(super) fn finish(&mut self, planned: &Planned, ids: &HashMap<String, Uuid>, held: bool) {
+    /// Records the outcomes of a slot that was stored or is held.
+    pub(super) fn finish(
+        &mut self,
+        planned: &PlannedSlot,
+        ids: &HashMap<String, Uuid>,
+        held: bool,
+    ) {
         let slot = &mut self.slots[planned.slot];
         slot.state = SlotState::Done;
         let partition = PartitionId(slot.partition);
         for index in &planned.stored {
             let id = self.items[*index].id;
-            self.outcomes[*index] = Some(match held {
-                true => PushOutcome::Held { id, partition },
-                false => PushOutcome::Queued { id, partition },
+            self.outcomes[*index] = Some(if held {
+                PushOutcome::Held { id, partition }
+            } else {
+                PushOutcome::Queued { id, partition }
             });
         }
         for (index, offset) in &planned.known {
             let item = &self.items[*index];
             let id = ids.get(item.transaction_id.as_str()).copied().unwrap_or(item.id.0);
             let id = MessageId(id);
-            self.outcomes[*index] = Some(match self.repeated && id == item.id {
-                true if *offset == NO_OFFSET => PushOutcome::Held { id, partition },
-                true => PushOutcome::Queued { id, partition },
-                false => PushOutcome::Duplicate { id, partition },
+            let own = self.repeated && id == item.id;
+            self.outcomes[*index] = Some(if !own {
+                PushOutcome::Duplicate { id, partition }
+            } else if *offset == NO_OFFSET {
+                PushOutcome::Held { id, partition }
+            } else {
+                PushOutcome::Queued { id, partition }
             });
         }
         for (index, first) in &slot.repeats {
@@ -204,7 +224,7 @@ impl PushCall {
     }
 }
 
-impl Slot {
+impl PushSlot {
     fn new(key: PartitionKey) -> Self {
         Self {
             key,
@@ -212,30 +232,30 @@ impl Slot {
             state: SlotState::Open,
             items: Vec::new(),
             repeats: Vec::new(),
-            said: HashMap::new(),
+            offsets: HashMap::new(),
             explicit: false,
-            sealed: false,
+            encrypted: false,
         }
     }
 }
 
-/// What one try sends for one slot.
-pub(super) struct Planned {
+/// What one attempt sends for one slot.
+pub(super) struct PlannedSlot {
     pub(super) slot: usize,
-    /// What the node knew of the partition when the plan was made.
-    pub(super) named: Known,
+    /// The range of ids that the node knew when the plan was made.
+    pub(super) named: KnownRange,
     /// Whether the database compares ids.
     pub(super) checked: bool,
-    /// Items that are taken for duplicates, with the offset of the first message.
+    /// The indexes of items that are duplicates, with the offset of the first message.
     pub(super) known: Vec<(usize, i64)>,
-    /// Items to be stored.
+    /// The indexes of items to be stored.
     pub(super) stored: Vec<usize>,
 }
 
-/// One try: the parameters of the functions `push` and `transact`.
+/// The parameters of the SQL functions `push` and `transact` for one attempt.
 #[derive(Default)]
 pub(super) struct PushPlan {
-    pub(super) slots: Vec<Planned>,
+    pub(super) slots: Vec<PlannedSlot>,
     partitions: Vec<i64>,
     lens: Vec<i32>,
     checks: Vec<bool>,
@@ -254,11 +274,11 @@ pub(super) struct PushPlan {
     ends: Vec<i32>,
     traces: Vec<Option<Uuid>>,
     producers: Vec<Option<String>>,
-    sealed: Vec<bool>,
+    encrypted: Vec<bool>,
 }
 
 impl PushPlan {
-    /// Plans the slots that are open, or all (for a transaction).
+    /// Plans an attempt to store the given slots: the open ones, or all of them for a transaction.
     pub(super) fn new(call: &PushCall, slots: &[usize], dedup: &mut DedupCache) -> Self {
         let mut plan = Self::default();
         for slot in slots {
@@ -276,7 +296,7 @@ impl PushPlan {
     fn add(&mut self, call: &PushCall, index: usize, dedup: &mut DedupCache) {
         let slot = &call.slots[index];
         let checked = slot.explicit || call.repeated;
-        let mut planned = Planned {
+        let mut planned = PlannedSlot {
             slot: index,
             named: dedup.known(slot.partition),
             checked,
@@ -286,7 +306,7 @@ impl PushPlan {
         for item in &slot.items {
             let txn = call.items[*item].transaction_id.as_str();
             let cached = || dedup.offset(slot.partition, txn).filter(|_| checked);
-            match slot.said.get(item).copied().unwrap_or_else(cached) {
+            match slot.offsets.get(item).copied().unwrap_or_else(cached) {
                 Some(offset) => planned.known.push((*item, offset)),
                 None => planned.stored.push(*item),
             }
@@ -295,7 +315,7 @@ impl PushPlan {
         self.partitions.push(slot.partition);
         self.lens.push(to_i32(planned.stored.len()));
         self.checks.push(checked);
-        self.sealed.push(slot.sealed);
+        self.encrypted.push(slot.encrypted);
         self.froms.push(planned.named.from);
         self.tos.push(planned.named.to);
         for (item, offset) in &planned.known {
@@ -335,7 +355,7 @@ impl PushPlan {
         }
     }
 
-    /// The parameters, in the order in which both functions begin.
+    /// Returns the parameters, in the order that both functions share.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.partitions,
@@ -356,12 +376,12 @@ impl PushPlan {
             &self.ends,
             &self.traces,
             &self.producers,
-            &self.sealed,
+            &self.encrypted,
         ]
     }
 }
 
-/// How many of these payloads make the next segment: at least one.
+/// Returns how many of these payloads the next segment contains: at least one.
 fn chunk_len<'a>(payloads: impl Iterator<Item = &'a Bytes>) -> usize {
     let mut bytes = 0;
     let fits = |payload: &&Bytes| {

@@ -1,14 +1,15 @@
-//! Messages that wait for their time: scheduling, taking back, moving to their partitions, listing.
+//! Scheduled messages: schedules them, cancels them, moves due ones to their partitions and lists
+//! them.
 //!
 //! # Where it sits
-//! Scheduling and taking back are statements of a transaction that [`crate::transact`] makes.
-//! Whoever meets messages that are due, a push, a claim or a turn's commit, has them moved and
-//! goes on.
+//! Scheduling and cancelling are statements of a transaction that [`crate::transact`] makes. A
+//! push, a claim or a turn's commit that finds due messages moves them first and then continues.
 //!
 //! # Invariants
-//! * A message is scheduled under its partition's lock, with its id compared like that of a push.
-//! * What is due is moved before a push to its partition or a claim of it is answered: the order
-//!   within a partition is that of becoming due.
+//! * A message is scheduled under its partition's lock, and its transaction id is compared as for a
+//!   push.
+//! * Due messages are moved before a push to their partition or a claim of it returns, so that the
+//!   messages of a partition are in the order in which they became due.
 
 use std::time::SystemTime;
 
@@ -23,7 +24,7 @@ use wakeline_store::{
     ScheduledFilter, ScheduledMessage, ScheduledRef, StoreError,
 };
 
-use super::Core;
+use super::QueueCore;
 use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use super::sweep::LineColumns;
@@ -33,55 +34,56 @@ use crate::rows::{self, Columns};
 
 const OPERATION: &str = "schedule";
 
-/// Most calls that move messages before somebody goes on; the rest waits for the next one.
+/// The maximum number of calls that move messages before an operation continues. The remaining
+/// messages wait for the next operation.
 const MOVES_MAX: usize = 20;
 
-/// Longest delay: 100 years.
+/// The longest delay: 100 years.
 const DELAY_MAX_MICROS: i64 = 3_155_760_000_000_000;
 
-/// Messages to schedule, on their way.
+/// The state of messages that are being scheduled.
 pub(crate) struct Schedule {
     call: PushCall,
     plan: PushPlan,
-    /// By item.
-    items: Vec<When>,
+    /// The due time and the key of each item.
+    items: Vec<ScheduleDetails>,
     delays: Vec<Option<i64>>,
     ats: Vec<Option<SystemTime>>,
     keys: Vec<Option<String>>,
 }
 
-/// What is particular about one of them.
-struct When {
+/// The due time and the timer key of a message.
+struct ScheduleDetails {
     due: Visible,
     key: Option<String>,
 }
 
-/// What became of one that was stored.
-struct Stored {
+/// The result of scheduling a message that was stored.
+struct StoredTimer {
     deliver_at: Timestamp,
     due_in: std::time::Duration,
     replaced: bool,
 }
 
-/// How a try ended.
-pub(crate) enum ScheduleTried {
-    /// Nothing happened: some slots cannot be stored yet.
+/// The outcome of one attempt.
+pub(crate) enum ScheduleAttempt {
+    /// Nothing was written because some slots cannot be stored yet.
     Again(Vec<SlotAnswer>),
-    /// It stands, if the transaction does.
-    Done(Done),
+    /// The messages were stored; this takes effect if the transaction commits.
+    Done(ScheduleResult),
 }
 
-/// What a try did.
+/// The results of a successful attempt.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct ScheduleResult {
     answers: Vec<SlotAnswer>,
-    /// By the item's place in the plan.
-    stored: Vec<Option<Stored>>,
+    /// The results by the item's position in the plan.
+    stored: Vec<Option<StoredTimer>>,
 }
 
 impl Schedule {
     pub(crate) fn new(items: Vec<ScheduleItem>) -> Self {
-        let when = |item: &ScheduleItem| When {
+        let when = |item: &ScheduleItem| ScheduleDetails {
             due: item.due,
             key: item.key.as_ref().map(|key| key.as_str().to_owned()),
         };
@@ -95,28 +97,28 @@ impl Schedule {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to schedule.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether partitions that it writes to may have been made for it.
+    /// Returns whether partitions may have been created for it.
     pub(crate) fn has_made_partitions(&self) -> bool {
         self.call.begun.made
     }
 
-    /// The partitions that it writes to.
+    /// Returns the partitions that it writes to.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
         self.call.slots.iter().map(|slot| slot.partition)
     }
 
-    /// The timers that it replaces: queues and keys.
+    /// Returns the queues and keys of the timers that it replaces.
     pub(crate) fn replaced(&self) -> (Vec<&str>, Vec<&str>) {
         let keyed = self.items.iter().zip(&self.call.items);
         keyed.filter_map(|(when, item)| Some((item.queue.as_str(), when.key.as_deref()?))).unzip()
     }
 
-    /// The parameters of this try.
+    /// Returns the parameters of this attempt.
     pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params = self.plan.params();
         params.push(&self.delays);
@@ -125,14 +127,14 @@ impl Schedule {
         params
     }
 
-    /// The items that this try stores, in the order of the plan.
+    /// Returns the indexes of the items that this attempt stores, in the order of the plan.
     fn stored_items(&self) -> impl Iterator<Item = usize> {
         self.plan.slots.iter().flat_map(|planned| planned.stored.iter().copied())
     }
 
-    /// Reads how a try ended.
-    pub(crate) fn read(&self, rows: &[Row]) -> Result<ScheduleTried, StoreError> {
-        let mut done = Done::default();
+    /// Reads the outcome of an attempt.
+    pub(crate) fn read(&self, rows: &[Row]) -> Result<ScheduleAttempt, StoreError> {
+        let mut done = ScheduleResult::default();
         done.stored.resize_with(self.keys.len(), || None);
         for row in rows {
             let mut columns = Columns::new(OPERATION, row);
@@ -147,16 +149,17 @@ impl Schedule {
             columns.skip(1);
             let due_in = rows::span(columns.take()?);
             let item = usize::try_from(item - 1).expect("items count from 1");
-            done.stored[item] = Some(Stored { deliver_at, due_in, replaced });
+            done.stored[item] = Some(StoredTimer { deliver_at, due_in, replaced });
         }
-        Ok(match done.answers.iter().all(|answer| answer.state == 0) {
-            true => ScheduleTried::Done(done),
-            false => ScheduleTried::Again(done.answers),
+        Ok(if done.answers.iter().all(|answer| answer.state == 0) {
+            ScheduleAttempt::Done(done)
+        } else {
+            ScheduleAttempt::Again(done.answers)
         })
     }
 }
 
-/// Timers to take back.
+/// Timers to cancel.
 pub(crate) struct Cancels {
     items: Vec<CancelItem>,
 }
@@ -166,17 +169,17 @@ impl Cancels {
         Self { items }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to cancel.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Queues and keys.
+    /// Returns the queues and keys of the timers.
     pub(crate) fn names(&self) -> (Vec<&str>, Vec<&str>) {
         self.items.iter().map(|item| (item.queue.as_str(), item.key.as_str())).unzip()
     }
 
-    /// Reads what became of them.
+    /// Reads the outcomes, one per timer.
     pub(crate) fn read(&self, rows: &[Row]) -> Result<Vec<CancelOutcome>, StoreError> {
         let mut outcomes = vec![CancelOutcome::Absent; self.items.len()];
         for row in rows {
@@ -188,10 +191,9 @@ impl Cancels {
                 transaction_id: transaction_id(columns.take()?)?,
                 deliver_at: columns.moment()?,
             };
-            outcomes[usize::try_from(ord - 1).expect("they count from 1")] = match taken {
-                true => CancelOutcome::Cancelled(named),
-                false => CancelOutcome::TooLate(named),
-            };
+            let index = usize::try_from(ord - 1).expect("they count from 1");
+            outcomes[index] =
+                if taken { CancelOutcome::Cancelled(named) } else { CancelOutcome::TooLate(named) };
         }
         Ok(outcomes)
     }
@@ -202,8 +204,8 @@ fn transaction_id(text: String) -> Result<wakeline_core::TransactionId, StoreErr
     id.map_err(|error| rows::corrupt("scheduled message", text, error))
 }
 
-impl Core {
-    /// Prepares the next try.
+impl QueueCore {
+    /// Prepares the next attempt.
     pub(crate) async fn plan_schedule(&self, schedule: &mut Schedule) -> Result<(), StoreError> {
         let all: Vec<usize> = (0..schedule.call.slots.len()).collect();
         self.resolve_slots(&mut schedule.call, &all).await?;
@@ -211,7 +213,7 @@ impl Core {
         let stored: Vec<usize> = schedule.stored_items().collect();
         let (mut delays, mut ats, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         for item in stored {
-            let When { due, key } = &schedule.items[item];
+            let ScheduleDetails { due, key } = &schedule.items[item];
             let (delay, at) = match due {
                 Visible::Now => (Some(0), None),
                 Visible::After(span) => {
@@ -228,7 +230,7 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on what keeps slots from being stored.
+    /// Resolves what prevented slots from being stored.
     pub(crate) async fn prepare_schedule(
         &self,
         schedule: &mut Schedule,
@@ -241,14 +243,14 @@ impl Core {
         Ok(())
     }
 
-    /// Acts on what was committed.
+    /// Updates the caches after the commit. Returns the outcomes and the changes.
     pub(crate) fn finish_schedule(
         &self,
         mut schedule: Schedule,
-        done: Done,
+        done: ScheduleResult,
     ) -> Result<(Vec<ScheduleOutcome>, Vec<Change>), StoreError> {
         let stored: Vec<usize> = schedule.stored_items().collect();
-        let mut by_item: Vec<Option<Stored>> = schedule.items.iter().map(|_| None).collect();
+        let mut by_item: Vec<Option<StoredTimer>> = schedule.items.iter().map(|_| None).collect();
         for (item, stored) in stored.into_iter().zip(done.stored) {
             by_item[item] = stored;
         }
@@ -276,13 +278,13 @@ impl Core {
         Ok((outcomes, changes))
     }
 
-    /// Marks queues in which messages are going to be scheduled.
+    /// Marks queues that will contain scheduled messages.
     pub(super) async fn mark_scheduled(&self, queues: &[QueueName]) -> Result<(), StoreError> {
         let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
         self.general("mark queue", &self.sql.scheduled_mark, &[&names]).await.map(drop)
     }
 
-    /// Moves what is due in a line, as far as nobody else is at it.
+    /// Moves due messages of a line, except those that another transaction is moving.
     pub(super) async fn move_due_of(&self, line: &QueueLine) -> Result<(), StoreError> {
         let LineColumns { kinds, queues, partitions, namespaces, tasks, .. } =
             LineColumns::new(std::iter::once(line));
@@ -292,7 +294,7 @@ impl Core {
         self.move_due(scope).await.map(drop)
     }
 
-    /// Moves what is due in some partitions, for a push that waits for it. Returns how many.
+    /// Moves due messages of some partitions for a push that waits for them. Returns their number.
     pub(crate) async fn move_due_in(&self, partitions: &[i64]) -> Result<u64, StoreError> {
         let none: Option<String> = None;
         let kind = 3i16;
@@ -306,7 +308,8 @@ impl Core {
             params.push(&patient);
             let rows = self.general("move scheduled", &self.sql.scheduled_move, &params).await;
             let rows = match rows {
-                // Somebody would not let go of a partition. Whoever that is can move them, too.
+                // Another transaction has locked a partition for a long time. It can move the
+                // messages too.
                 Err(error) if patient && error::was_rolled_back(&error) => return Ok(all),
                 rows => rows?,
             };
@@ -326,11 +329,11 @@ impl Core {
     }
 }
 
-fn outcome_of(outcome: PushOutcome, stored: Option<Stored>) -> Option<ScheduleOutcome> {
+fn outcome_of(outcome: PushOutcome, stored: Option<StoredTimer>) -> Option<ScheduleOutcome> {
     Some(match outcome {
         PushOutcome::Duplicate { id, partition } => ScheduleOutcome::Duplicate { id, partition },
         PushOutcome::Queued { id, partition } | PushOutcome::Held { id, partition } => {
-            let Stored { deliver_at, replaced, .. } = stored?;
+            let StoredTimer { deliver_at, replaced, .. } = stored?;
             ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }
         }
     })
@@ -352,7 +355,7 @@ impl QueueSchedule for PostgresStore {
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             let mut one = scheduled(&mut Columns::new(OPERATION, row))?;
-            let opened = self.shared.sealing.open(one.id, one.payload);
+            let opened = self.shared.encryption.decrypt(one.id, one.payload);
             let id = one.id.to_string();
             one.payload = opened.map_err(|error| rows::corrupt("scheduled message", id, error))?;
             found.push(one);

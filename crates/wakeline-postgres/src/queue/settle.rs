@@ -1,10 +1,12 @@
-//! Settle: what consumers say of what they hold, many requests in one call.
+//! Settles leased messages, many requests in one call.
 //!
 //! # Invariants
-//! * One entry per cursor and call: the database locks each cursor once, in order.
-//! * Items count in their order. What the database found is turned into outcomes here: a later item
-//!   that names a settled message is not found, or stale if the lease is over.
-//! * A call of unknown outcome is not repeated: it could not tell its own first try from another's.
+//! * A call has one entry per cursor, so that the database locks each cursor once, in order.
+//! * Items take effect in their order. The outcomes are derived here from the database's results: a
+//!   later item that names a message that is settled already is not found, or stale if the lease
+//!   has ended.
+//! * A call of unknown outcome is not repeated, because it could not distinguish the effects of its
+//!   own first attempt from those of another consumer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,26 +17,26 @@ use uuid::Uuid;
 use wakeline_core::{Change, GroupName, PartitionId, Verdict};
 use wakeline_store::{SettleItem, SettleOutcome, SettleReply, StoreError};
 
-use super::{Core, same_error};
+use super::{QueueCore, same_error};
 use crate::error;
 use crate::rows::{self, Columns};
 
 const OPERATION: &str = "settle";
 
-impl Core {
-    /// Makes one call for many requests.
+impl QueueCore {
+    /// Executes many requests in one call.
     pub(super) async fn flush_settle(
         &self,
-        lane: usize,
+        link_index: usize,
         commands: Vec<Vec<SettleItem>>,
     ) -> Vec<Result<SettleReply, StoreError>> {
         let refs: Vec<&[SettleItem]> = commands.iter().map(Vec::as_slice).collect();
-        match self.settle_call(lane, &refs).await {
+        match self.settle_call(link_index, &refs).await {
             Ok(replies) => replies.into_iter().map(Ok).collect(),
             Err(error) if commands.len() > 1 && error::blames_values(&error) => {
                 let mut results = Vec::with_capacity(commands.len());
                 for command in refs {
-                    let alone = self.settle_call(lane, &[command]).await;
+                    let alone = self.settle_call(link_index, &[command]).await;
                     results.push(alone.map(|mut replies| replies.remove(0)));
                 }
                 results
@@ -45,13 +47,13 @@ impl Core {
 
     async fn settle_call(
         &self,
-        lane: usize,
+        link_index: usize,
         commands: &[&[SettleItem]],
     ) -> Result<Vec<SettleReply>, StoreError> {
         let plan = SettlePlan::new(commands.iter().copied().flatten());
-        let link = &self.shared.links.settle[lane];
-        let rows = self.on_link(link, OPERATION, (&self.sql.settle, &plan.params())).await?;
-        let mut ledger = Ledger::default();
+        let link = &self.shared.links.settle[link_index];
+        let rows = self.on_link(link, OPERATION, &self.sql.settle, &plan.params()).await?;
+        let mut ledger = SettleLedger::default();
         for row in &rows {
             ledger.read(&mut Columns::new(OPERATION, row))?;
         }
@@ -71,7 +73,7 @@ impl Core {
                 reply
             })
             .collect();
-        self.shared.notifier.tell(&all);
+        self.shared.notifier.notify(&all);
         Ok(replies)
     }
 }
@@ -81,7 +83,7 @@ impl Core {
 pub(super) struct SettlePlan {
     partitions: Vec<i64>,
     groups: Vec<String>,
-    /// One per item: the number of its entry, from 1.
+    /// The number of each item's entry, counted from 1.
     entries: Vec<i32>,
     tokens: Vec<Option<Uuid>>,
     txns: Vec<String>,
@@ -108,13 +110,14 @@ impl SettlePlan {
                 Verdict::Retry => 2,
                 Verdict::DeadLetter => 3,
             });
-            // PostgreSQL cannot keep NUL in a text; an error message is not worth a failure.
+            // PostgreSQL cannot store NUL in a text. The settlement must not fail because of its
+            // error message.
             plan.errors.push(item.error.as_ref().map(|error| error.replace('\0', "\u{fffd}")));
         }
         plan
     }
 
-    /// The parameters, in order.
+    /// Returns the parameters, in order.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.partitions,
@@ -128,27 +131,27 @@ impl SettlePlan {
     }
 }
 
-/// What the database found, by entry.
+/// The results of the database by entry.
 #[derive(Default)]
-pub(super) struct Ledger {
-    entries: HashMap<i32, Entry>,
+pub(super) struct SettleLedger {
+    entries: HashMap<i32, SettleEntry>,
 }
 
-struct Entry {
-    /// Unsettled messages of the live lease; `None` if there is none.
+struct SettleEntry {
+    /// The number of unsettled messages of the live lease; `None` if there is no live lease.
     held: Option<i64>,
     token: Option<Uuid>,
     strict_fencing: bool,
-    /// Items that name a message, by number from 1; whether it became a dead letter, or `None` if
-    /// it was dropped.
+    /// The items whose message was found, by number from 1, and whether the message became a dead
+    /// letter; `None` if it was dropped.
     named: HashMap<i32, Option<bool>>,
     change: Change,
     due: Option<Duration>,
 }
 
-impl Ledger {
-    /// Takes a row in: of a cursor, of what was settled, of what a lease left behind, or of all
-    /// three.
+impl SettleLedger {
+    /// Reads a row. It describes a cursor, settled messages, the messages that an ended lease left
+    /// unsettled, or all three.
     pub(super) fn read(&mut self, columns: &mut Columns<'_>) -> Result<(), StoreError> {
         let number: i32 = columns.take()?;
         let held = columns.take()?;
@@ -159,7 +162,7 @@ impl Ledger {
         if let Some(strict_fencing) = strict_fencing {
             let change = rows::change(columns)?;
             let named = HashMap::new();
-            let entry = Entry { held, token, strict_fencing, named, change, due: None };
+            let entry = SettleEntry { held, token, strict_fencing, named, change, due: None };
             self.entries.insert(number, entry);
         } else {
             columns.skip(4);
@@ -180,7 +183,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What became of an item. To be asked once per item, in order.
+    /// Returns the outcome of an item. It must be called once per item, in order.
     pub(super) fn outcome(
         &mut self,
         plan: &SettlePlan,
@@ -193,9 +196,9 @@ impl Ledger {
         if item.token.is_none() && entry.strict_fencing {
             return (SettleOutcome::LeaseRequired, None);
         }
-        let foreign = item.token.is_some_and(|token| Some(token.0) != entry.token);
+        let wrong_token = item.token.is_some_and(|token| Some(token.0) != entry.token);
         let held = match entry.held {
-            Some(held) if held > 0 && !foreign => held,
+            Some(held) if held > 0 && !wrong_token => held,
             _ => return (SettleOutcome::StaleLease, None),
         };
         let number = i32::try_from(index + 1).expect("a call has few items");
@@ -220,13 +223,13 @@ impl Ledger {
     }
 }
 
-/// Reads the rows of a settlement within a transaction, which begin at a later column.
+/// Reads the rows of a settlement within a transaction, whose columns begin at `first`.
 pub(super) fn read_ledger<'a>(
     rows: impl Iterator<Item = &'a Row>,
     operation: &'static str,
     first: usize,
-) -> Result<Ledger, StoreError> {
-    let mut ledger = Ledger::default();
+) -> Result<SettleLedger, StoreError> {
+    let mut ledger = SettleLedger::default();
     for row in rows {
         ledger.read(&mut Columns::from(operation, row, first))?;
     }

@@ -1,4 +1,4 @@
-//! The queue's statements, filled in once per store.
+//! The SQL statements of the queue, completed once per store with its schema.
 
 use crate::Shared;
 use crate::connect::Sql;
@@ -6,12 +6,12 @@ use crate::connect::Sql;
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
         /// The queue's statements.
-        pub(crate) struct Statements {
+        pub(crate) struct QueueStatements {
             $(pub(crate) $name: Sql,)*
         }
 
-        impl Statements {
-            /// Fills in the store's schema.
+        impl QueueStatements {
+            /// Completes the statements with the store's schema.
             pub(crate) fn new(shared: &Shared) -> Self {
                 Self {
                     $($name: shared.sql(include_str!(
@@ -53,7 +53,7 @@ statements![
     key_revoke,
     key_rotate,
     key_touch,
-    lease_set_aside,
+    lease_quarantine,
     ledger_list,
     maintenance_due,
     maintenance_get,
@@ -68,7 +68,7 @@ statements![
     partition_delete,
     partition_list,
     partition_queues,
-    partition_tally,
+    partition_counts,
     push,
     queue_clear,
     queue_configure,
@@ -77,7 +77,7 @@ statements![
     queue_get,
     queue_losses,
     queue_purge,
-    queue_tally,
+    queue_counts,
     redrive_cancel,
     redrive_get,
     redrive_go,
@@ -93,7 +93,7 @@ statements![
     rekey_segments,
     rekey_trace,
     rekey_traces,
-    queue_room,
+    queue_capacity,
     release,
     scheduled_add,
     scheduled_list,

@@ -1,4 +1,4 @@
-//! The safety sweep: what is due in which line, and the store's housekeeping.
+//! The periodic sweep: reads when each line is due next, and runs due housekeeping.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 
-use super::Core;
+use super::QueueCore;
 use crate::rows::{self, Columns};
 
 const OPERATION: &str = "sweep";
 
-/// Most lines in one call.
+/// The maximum number of lines in one call.
 const LINES_MAX: usize = 1000;
 
-/// The number under which the due time of background work is told.
-const CHORES_LINE: i32 = -2;
+/// The line number under which the database returns the due time of background work.
+const BACKGROUND_LINE: i32 = -2;
 
-/// Most steps of housekeeping in one sweep; the next one goes on.
+/// The maximum number of housekeeping steps in one sweep; the next sweep continues.
 const PURGES_MAX: usize = 20;
 
-/// Lines as columns.
+/// The lines of a call as columns.
 #[derive(Default)]
 pub(super) struct LineColumns {
     pub(super) kinds: Vec<i16>,
@@ -58,7 +58,7 @@ impl LineColumns {
     }
 }
 
-impl Core {
+impl QueueCore {
     /// Reads how long until each line has something, and does what housekeeping is due.
     pub(super) async fn sweep(
         &self,
@@ -66,7 +66,7 @@ impl Core {
     ) -> Result<Vec<Option<Duration>>, StoreError> {
         let mut due = vec![None; lines.len()];
         let mut purge = false;
-        let mut chores = None;
+        let mut background = None;
         for (chunk, due) in lines.chunks(LINES_MAX).zip(due.chunks_mut(LINES_MAX)) {
             let LineColumns { kinds, queues, partitions, namespaces, tasks, groups } =
                 LineColumns::new(chunk.iter());
@@ -84,13 +84,15 @@ impl Core {
                 match usize::try_from(line) {
                     Ok(0) => purge = true,
                     Ok(line) => due[line - 1] = Some(rows::span(columns.take()?)),
-                    Err(_) if line == CHORES_LINE => chores = Some(rows::span(columns.take()?)),
+                    Err(_) if line == BACKGROUND_LINE => {
+                        background = Some(rows::span(columns.take()?))
+                    }
                     Err(_) => self.shared.notifier.incoming().notify_one(),
                 }
             }
         }
-        for (_, due) in lines.iter().zip(&mut due).filter(|(line, _)| line.is_chores()) {
-            *due = chores;
+        for (_, due) in lines.iter().zip(&mut due).filter(|(line, _)| line.is_background()) {
+            *due = background;
         }
         if purge {
             self.purge().await?;
@@ -99,7 +101,7 @@ impl Core {
         Ok(due)
     }
 
-    /// Removes rows of deleted queues, up to a bound.
+    /// Removes rows of deleted queues, up to a limit.
     pub(crate) async fn purge(&self) -> Result<(), StoreError> {
         for _ in 0..PURGES_MAX {
             let rows = self.general(OPERATION, &self.sql.queue_purge, &[]).await?;

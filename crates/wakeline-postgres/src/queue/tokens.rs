@@ -1,12 +1,13 @@
-//! Tokens under which this node may hold leases already.
+//! The tokens under which this node may already hold leases.
 //!
 //! # Where it sits
-//! A claim that repeats a token after an unknown outcome must find what its first try leased.
-//! That look-up reads all leases of the line, so it is made only for tokens that are in here.
+//! A claim that repeats a token after an unknown outcome must find what its first attempt leased.
+//! That lookup reads all leases of the line, so it is made only for the tokens that are recorded
+//! here.
 //!
 //! # Invariants
-//! * A token is in here if its claim was granted or failed, until twice [`GENERATION_LEN`] others
-//!   have come after it: far longer than anybody repeats a claim.
+//! * The token of a claim that succeeded or failed is kept until at least [`GENERATION_LEN`] others
+//!   have followed it, which is far longer than a claim is repeated.
 
 use std::collections::HashSet;
 
@@ -16,15 +17,15 @@ use wakeline_core::LeaseToken;
 
 const GENERATION_LEN: usize = 20_000;
 
-/// Tokens of claims that were granted, or whose outcome is unknown.
+/// The tokens of claims that succeeded, or whose outcome is unknown.
 #[derive(Default)]
-pub(crate) struct GrantedTokens {
+pub(crate) struct ClaimedTokens {
     /// The current generation and the one before it.
     generations: Mutex<(HashSet<Uuid>, HashSet<Uuid>)>,
 }
 
-impl GrantedTokens {
-    /// Remembers tokens.
+impl ClaimedTokens {
+    /// Records tokens.
     pub(crate) fn remember(&self, tokens: impl Iterator<Item = LeaseToken>) {
         let mut generations = self.generations.lock();
         generations.0.extend(tokens.map(|token| token.0));
@@ -33,7 +34,7 @@ impl GrantedTokens {
         }
     }
 
-    /// Whether a lease may be held under a token.
+    /// Returns whether a lease may be held under a token.
     pub(crate) fn contains(&self, token: LeaseToken) -> bool {
         let generations = self.generations.lock();
         generations.0.contains(&token.0) || generations.1.contains(&token.0)
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn tokens_are_remembered_for_a_generation_at_least() {
-        let tokens = GrantedTokens::default();
+        let tokens = ClaimedTokens::default();
         let first = LeaseToken::generate();
         tokens.remember(std::iter::once(first));
         for _ in 0..GENERATION_LEN {

@@ -1,4 +1,4 @@
-//! The rules of keys and of the audit.
+//! Runs the testkit's rules of keys and of the audit on PostgreSQL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use wakeline_core::{GroupId, PartitionId};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::{
-    AccessStore as _, DeadLetterFilter, Page, QueueDeadLetters as _, QueueMaintenance as _,
-    StoreAdmin as _, WholeStore,
+    AccessStore as _, Backend, DeadLetterFilter, Page, QueueDeadLetters as _,
+    QueueMaintenance as _, StoreAdmin as _,
 };
 use wakeline_testkit::access_conformance::AccessUnderTest;
 use wakeline_testkit::conformance::StoreUnderTest as _;
@@ -18,7 +18,7 @@ use crate::support::{TestSchema, eventually};
 
 #[async_trait]
 impl AccessUnderTest for Fixture {
-    fn whole(&self) -> Arc<dyn WholeStore> {
+    fn whole(&self) -> Arc<dyn Backend> {
         Arc::new(self.store.clone())
     }
 
@@ -34,7 +34,7 @@ impl AccessUnderTest for Fixture {
 wakeline_testkit::access_suite!(Fixture::open().await);
 
 #[tokio::test]
-async fn lists_that_take_every_connection_keep_neither_authentication_nor_probes_waiting() {
+async fn lists_that_use_every_connection_delay_neither_authentication_nor_probes() {
     let schema = TestSchema::new().await;
     let options = PostgresOptions { pool_max: PostgresOptions::POOL_MIN + 2, ..schema.options() };
     let store = PostgresStore::connect(options).await.expect("a store");
@@ -56,7 +56,7 @@ async fn lists_that_take_every_connection_keep_neither_authentication_nor_probes
         row.get::<_, i64>(0) >= 3
     })
     .await;
-    assert!(store.key("nobody").await.expect("answered").is_none());
+    assert!(store.key("unknown").await.expect("answered").is_none());
     assert_eq!(store.queues_of(vec![PartitionId(1)]).await.expect("answered"), [None]);
     assert_eq!(store.groups_of(vec![GroupId(1)]).await.expect("answered"), [None]);
     store.maintenance().await.expect("answered");

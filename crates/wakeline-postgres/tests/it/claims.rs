@@ -1,5 +1,5 @@
-//! Interleavings that only show between sessions: open transactions, groups and partitions that
-//! are made at the same time, rivals in the way.
+//! Interleavings of several sessions: open transactions, groups and partitions that are created
+//! concurrently, and locked rows.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use wakeline_core::{GroupName, LeaseToken, QueueName, Subscription, Verdict};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::{
-    Grant, LineOutcome, PushOutcome, QueueGroups, QueueStore, SettleItem, StoreAdmin,
+    LineOutcome, PushOutcome, QueueClaimResult, QueueGroups, QueueStore, SettleItem, StoreAdmin,
     TransactCommand, TransactOutcome,
 };
-use wakeline_testkit::conformance::{Ask, item};
+use wakeline_testkit::conformance::{ClaimSpec, item};
 
 use crate::support::{SOON, TestSchema, eventually};
 
@@ -20,16 +20,16 @@ pub(crate) fn queue() -> QueueName {
     QueueName::new("q").expect("valid")
 }
 
-async fn claim(store: &PostgresStore, ask: &Ask) -> LineOutcome {
-    store.claim(vec![ask.line_claim(1)]).await.expect("claimed").remove(0)
+async fn claim(store: &PostgresStore, spec: &ClaimSpec) -> LineOutcome {
+    store.claim(vec![spec.line_claim(1)]).await.expect("claimed").remove(0)
 }
 
-pub(crate) async fn take(store: &PostgresStore, ask: &Ask) -> Grant {
-    claim(store, ask).await.grants.remove(0).expect("something to take")
+pub(crate) async fn take(store: &PostgresStore, spec: &ClaimSpec) -> QueueClaimResult {
+    claim(store, spec).await.results.remove(0).expect("something to take")
 }
 
-pub(crate) fn ids(grant: &Grant) -> Vec<String> {
-    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+pub(crate) fn ids(result: &QueueClaimResult) -> Vec<String> {
+    let messages = result.partitions.iter().flat_map(|partition| &partition.messages);
     messages.map(|message| message.transaction_id.to_string()).collect()
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn push(store: &PostgresStore, partition: &str, id: &str) -> Pu
     store.push(items).await.expect("pushed").outcomes.remove(0)
 }
 
-/// Stores one message by the function itself, so that the test decides when it commits.
+/// Stores one message by calling the SQL function, so that the test decides when it commits.
 async fn raw_push(client: &Client, schema: &TestSchema, partition: &str, id: &str) {
     let sql = format!(
         "SELECT state FROM \"{1}\".push_slots(
@@ -58,8 +58,8 @@ async fn a_push_that_commits_late_is_not_skipped() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "first").await;
-    let ask = Ask::queue(&queue()).batch(10);
-    let first = take(&store, &ask).await;
+    let spec = ClaimSpec::queue(&queue()).batch(10);
+    let first = take(&store, &spec).await;
     store.release(vec![first.lease.expect("leased")]).await.expect("released");
 
     let open = schema.client().await;
@@ -77,24 +77,24 @@ async fn a_push_that_commits_late_is_not_skipped() {
     })
     .await;
     // Neither is there yet; what was there before is.
-    let before = take(&store, &ask).await;
+    let before = take(&store, &spec).await;
     assert_eq!(ids(&before), ["first"]);
     open.batch_execute("COMMIT").await.expect("committed");
     assert!(matches!(late.await.expect("no panic"), PushOutcome::Queued { .. }));
     store.release(vec![before.lease.expect("leased")]).await.expect("released");
-    assert_eq!(ids(&take(&store, &ask).await), ["first", "early", "late"]);
+    assert_eq!(ids(&take(&store, &spec).await), ["first", "early", "late"]);
     store.close().await;
 }
 
-/// The server goes on with a statement that nobody waits for any more. What it leases then is found
-/// by its token, although the repetition found nothing.
+/// The server continues a statement whose client has stopped waiting. The messages that it leases
+/// then are found by their token, although the repetition found nothing.
 #[tokio::test]
-async fn a_claim_that_ends_after_it_was_given_up_is_found_by_its_token() {
+async fn the_lease_of_a_claim_that_was_given_up_is_found_by_its_token() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "m").await;
-    let ask = Ask::queue(&queue());
-    let first = take(&store, &ask).await;
+    let spec = ClaimSpec::queue(&queue());
+    let first = take(&store, &spec).await;
     store.release(vec![first.lease.expect("leased")]).await.expect("released");
     // The first lease takes longer than a claim waits for its answer.
     let slow = format!(
@@ -110,23 +110,24 @@ async fn a_claim_that_ends_after_it_was_given_up_is_found_by_its_token() {
         schema.name
     );
     schema.client().await.batch_execute(&slow).await.expect("slowed down");
-    let request = ask.line_claim(1);
+    let request = spec.line_claim(1);
     eventually("the lease is found by its token", async || {
         let claimed = store.claim(vec![request.clone()]).await.expect("claimed").remove(0);
-        claimed.grants[0].as_ref().is_some_and(|grant| ids(grant) == ["m"])
+        claimed.results[0].as_ref().is_some_and(|result| ids(result) == ["m"])
     })
     .await;
     store.close().await;
 }
 
-/// Nobody could find what a given up autoAck claim settled: it left no token.
+/// The messages that an autoAck claim settles could not be found if it was given up, because it
+/// leaves no token.
 #[tokio::test]
-async fn a_slow_auto_ack_claim_delivers_what_it_settles() {
+async fn a_slow_auto_ack_claim_delivers_the_messages_that_it_settles() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "m").await;
-    let ask = Ask::queue(&queue());
-    let first = take(&store, &ask).await;
+    let spec = ClaimSpec::queue(&queue());
+    let first = take(&store, &spec).await;
     store.release(vec![first.lease.expect("leased")]).await.expect("released");
     let slow = format!(
         "CREATE FUNCTION \"{0}\".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -138,7 +139,7 @@ async fn a_slow_auto_ack_claim_delivers_what_it_settles() {
         schema.name
     );
     schema.client().await.batch_execute(&slow).await.expect("slowed down");
-    let claimed = claim(&store, &ask.auto_ack()).await.grants.remove(0);
+    let claimed = claim(&store, &spec.auto_ack()).await.results.remove(0);
     assert_eq!(claimed.as_ref().map(ids), Some(vec!["m".to_owned()]));
     store.close().await;
 }
@@ -166,13 +167,13 @@ async fn a_blocked_partition_does_not_stall_the_others() {
     assert!(!waiting.is_finished());
     open.batch_execute("ROLLBACK").await.expect("undone");
     assert!(matches!(waiting.await.expect("no panic"), PushOutcome::Queued { .. }));
-    let ask = Ask::partition(&queue(), "blocked").batch(10);
-    assert_eq!(ids(&take(&store, &ask).await), ["b", "waits"]);
+    let spec = ClaimSpec::partition(&queue(), "blocked").batch(10);
+    assert_eq!(ids(&take(&store, &spec).await), ["b", "waits"]);
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_group_and_a_partition_made_at_once_see_each_other() {
+async fn a_group_and_a_partition_created_concurrently_see_each_other() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "old", "o").await;
@@ -188,10 +189,8 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
             "SELECT \"{name}\".group_begin(
                 0::smallint, 'q', NULL, NULL, '{group}', 0::smallint, NULL)"
         );
-        let (first, second) = match group_first {
-            true => (begin_group, make_partition),
-            false => (make_partition, begin_group),
-        };
+        let (first, second) =
+            if group_first { (begin_group, make_partition) } else { (make_partition, begin_group) };
         open.batch_execute(&format!("BEGIN; {first}")).await.expect("begun");
         let client = schema.client().await;
         let rival = tokio::spawn(async move {
@@ -208,14 +207,14 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
         rival.await.expect("no panic");
         push(&store, &partition, "n").await;
         let group = GroupName::new(group).expect("valid");
-        let ask = Ask::partition(&queue(), &partition).group(&group);
-        assert_eq!(ids(&take(&store, &ask).await), ["n"], "group first: {group_first}");
+        let spec = ClaimSpec::partition(&queue(), &partition).group(&group);
+        assert_eq!(ids(&take(&store, &spec).await), ["n"], "group first: {group_first}");
     }
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
+async fn a_large_group_is_created_in_steps_and_continues_after_an_interruption() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p0", "a").await;
@@ -234,23 +233,23 @@ async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
     client.batch_execute(&step).await.expect("begun");
     push(&store, "x4500", "new").await;
     let group = GroupName::new("g").expect("valid");
-    let ask = Ask::queue(&queue()).group(&group).subscribe(Subscription::New).batch(10);
-    assert_eq!(ids(&take(&store, &ask).await), ["new"]);
+    let spec = ClaimSpec::queue(&queue()).group(&group).subscribe(Subscription::New).batch(10);
+    assert_eq!(ids(&take(&store, &spec).await), ["new"]);
     let groups = store.groups(Some(&group)).await.expect("listed");
     assert_eq!((groups[0].partitions, groups[0].lag), (4502, 1));
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_claim_of_unknown_outcome_can_be_asked_again() {
+async fn a_claim_of_unknown_outcome_can_be_repeated() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
     push(&store, "p", "b").await;
     let token = LeaseToken::generate();
-    let ask = Ask::queue(&queue()).token(token);
-    let first = take(&store, &ask).await;
-    let again = take(&store, &ask).await;
+    let spec = ClaimSpec::queue(&queue()).token(token);
+    let first = take(&store, &spec).await;
+    let again = take(&store, &spec).await;
     assert_eq!(first.partitions, again.partitions);
     assert_eq!(first.lease, again.lease);
     assert_eq!(ids(&again), ["a"]);
@@ -258,26 +257,26 @@ async fn a_claim_of_unknown_outcome_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_claim_that_meets_only_rivals_waits_for_them_a_little() {
+async fn a_claim_that_finds_only_locked_rows_waits_briefly() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
-    let ask = Ask::queue(&queue());
-    let grant = take(&store, &ask).await;
-    store.release(vec![grant.lease.expect("leased")]).await.expect("released");
+    let spec = ClaimSpec::queue(&queue());
+    let result = take(&store, &spec).await;
+    store.release(vec![result.lease.expect("leased")]).await.expect("released");
     let rival = schema.client().await;
     let lock = format!("BEGIN; SELECT FROM \"{}\".cursors FOR NO KEY UPDATE", schema.name);
     rival.batch_execute(&lock).await.expect("locked");
-    let outcome = claim(&store, &ask).await;
-    assert_eq!(outcome.grants, [None]);
+    let outcome = claim(&store, &spec).await;
+    assert_eq!(outcome.results, [None]);
     let next_due = outcome.next_due.expect("a rival is in the way, so it is not nothing");
     assert!(next_due <= Duration::from_millis(100), "{next_due:?}");
     let claiming = tokio::spawn({
-        let (store, ask) = (store.clone(), ask.clone());
+        let (store, spec) = (store.clone(), spec.clone());
         async move {
             loop {
-                if let Some(grant) = claim(&store, &ask).await.grants.remove(0) {
-                    return grant;
+                if let Some(result) = claim(&store, &spec).await.results.remove(0) {
+                    return result;
                 }
             }
         }
@@ -292,13 +291,13 @@ async fn a_transaction_wakes_a_cursor_that_it_puts_to_sleep_itself() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
-    let ask = Ask::queue(&queue());
-    let grant = take(&store, &ask).await;
+    let spec = ClaimSpec::queue(&queue());
+    let result = take(&store, &spec).await;
     let settle = SettleItem {
-        partition: grant.partitions[0].partition_id,
+        partition: result.partitions[0].partition_id,
         group: GroupName::queue_mode(),
-        token: grant.lease.map(|lease| lease.token),
-        transaction_id: grant.partitions[0].messages[0].transaction_id.clone(),
+        token: result.lease.map(|lease| lease.token),
+        transaction_id: result.partitions[0].messages[0].transaction_id.clone(),
         verdict: Verdict::Completed,
         error: None,
     };
@@ -306,12 +305,12 @@ async fn a_transaction_wakes_a_cursor_that_it_puts_to_sleep_itself() {
     let command = TransactCommand { pushes, settles: vec![settle], ..TransactCommand::default() };
     let reply = store.transact(command).await.expect("answered");
     assert!(matches!(reply.outcome, TransactOutcome::Committed(_)), "{reply:?}");
-    assert_eq!(ids(&take(&store, &ask).await), ["b"]);
+    assert_eq!(ids(&take(&store, &spec).await), ["b"]);
     store.close().await;
 }
 
 #[tokio::test]
-async fn no_notification_rides_on_a_commit_of_ours() {
+async fn no_notification_is_part_of_a_writing_transaction() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     let digest = Sha256::digest(schema.name.as_bytes());
@@ -319,29 +318,29 @@ async fn no_notification_rides_on_a_commit_of_ours() {
     let channel = format!("wakeline_{hash}");
     let (listener, mut connection) =
         tokio_postgres::connect(&schema.database.url(), NoTls).await.expect("open");
-    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (received, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(notification) = message {
-                let _ = heard.send(notification.payload().to_owned());
+                let _ = received.send(notification.payload().to_owned());
             }
         }
     });
     listener.batch_execute(&format!("LISTEN {channel}")).await.expect("listening");
     for n in 0..3 {
         push(&store, "p", &n.to_string()).await;
-        let grant = take(&store, &Ask::queue(&queue())).await;
-        store.release(vec![grant.lease.expect("leased")]).await.expect("released");
+        let result = take(&store, &ClaimSpec::queue(&queue())).await;
+        store.release(vec![result.lease.expect("leased")]).await.expect("released");
     }
-    // What was notified before this would be heard before this.
+    // Notifications sent before this one would be received before it.
     schema
         .client()
         .await
         .batch_execute(&format!("NOTIFY {channel}, 'the end'"))
         .await
         .expect("sent");
-    let first = tokio::time::timeout(SOON, hears.recv()).await.expect("soon").expect("heard");
+    let first = tokio::time::timeout(SOON, receiver.recv()).await.expect("soon").expect("received");
     assert_eq!(first, "the end");
     store.close().await;
 }

@@ -1,5 +1,5 @@
-//! The clock of the database's machine is set, by a day: what is leased or waits for a time is
-//! neither lost nor stuck, on any node.
+//! The clock of the database's machine is changed by a day: leased and scheduled work is neither
+//! lost nor stuck, on any node.
 
 use std::time::Duration;
 
@@ -7,8 +7,10 @@ use tokio_postgres::Client;
 use wakeline_core::{GroupName, QueueName, Verdict};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::flow::{Envelope, TurnCommit, Visible};
-use wakeline_store::{Grant, QueueStore, ScheduleItem, SettleItem, StoreAdmin, TransactCommand};
-use wakeline_testkit::conformance::{Ask, item};
+use wakeline_store::{
+    QueueClaimResult, QueueStore, ScheduleItem, SettleItem, StoreAdmin, TransactCommand,
+};
+use wakeline_testkit::conformance::{ClaimSpec, item};
 use wakeline_testkit::flow_conformance::{FlowBench, Worker, after, event, id, start, step, work};
 use wakeline_testkit::hook_conformance::{HookBench, plain};
 
@@ -45,13 +47,13 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("valid")
 }
 
-/// Claims as the hub does: again at once if it is told to.
-async fn take(store: &PostgresStore, name: &str) -> Option<Grant> {
+/// Claims as the hub does: it claims again immediately if the outcome says so.
+async fn take(store: &PostgresStore, name: &str) -> Option<QueueClaimResult> {
     for _ in 0..2 {
-        let claim = Ask::queue(&queue(name)).line_claim(1);
+        let claim = ClaimSpec::queue(&queue(name)).line_claim(1);
         let mut outcome = store.claim(vec![claim]).await.expect("claimed").remove(0);
-        if let Some(grant) = outcome.grants.remove(0) {
-            return Some(grant);
+        if let Some(result) = outcome.results.remove(0) {
+            return Some(result);
         }
         if outcome.next_due.is_none_or(|due| due > Duration::from_millis(10)) {
             return None;
@@ -64,12 +66,12 @@ async fn push(store: &PostgresStore, name: &str, partition: &str) {
     store.push(vec![item(&queue(name), partition, partition)]).await.expect("pushed");
 }
 
-fn attempt(grant: &Grant) -> u32 {
-    grant.partitions[0].messages[0].attempt
+fn attempt(result: &QueueClaimResult) -> u32 {
+    result.partitions[0].messages[0].attempt
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_hides_no_message_and_prolongs_no_lease() {
+async fn a_clock_that_is_set_back_hides_no_message_and_extends_no_lease() {
     let fixture = Fixture::open().await;
     let (store, machine) = (&fixture.store, Machine::of(&fixture).await);
     let due = Visible::After(Duration::from_secs(600));
@@ -101,7 +103,7 @@ async fn a_clock_that_is_set_back_hides_no_message_and_prolongs_no_lease() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_nothing_stuck() {
+async fn messages_are_delivered_after_the_clock_was_a_day_ahead() {
     let fixture = Fixture::open().await;
     let (store, machine) = (&fixture.store, Machine::of(&fixture).await);
     push(store, "q", "a").await;
@@ -117,16 +119,16 @@ async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_nothing_stuck() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_no_retry() {
+async fn a_clock_that_is_set_back_delays_no_retry() {
     let fixture = Fixture::open().await;
     let (store, machine) = (&fixture.store, Machine::of(&fixture).await);
     push(store, "q", "a").await;
-    let grant = take(store, "q").await.expect("one message");
+    let result = take(store, "q").await.expect("one message");
     let failed = SettleItem {
-        partition: grant.partitions[0].partition_id,
+        partition: result.partitions[0].partition_id,
         group: GroupName::queue_mode(),
-        token: grant.lease.map(|lease| lease.token),
-        transaction_id: grant.partitions[0].messages[0].transaction_id.clone(),
+        token: result.lease.map(|lease| lease.token),
+        transaction_id: result.partitions[0].messages[0].transaction_id.clone(),
         verdict: Verdict::Failed,
         error: None,
     };
@@ -138,7 +140,7 @@ async fn a_clock_that_is_set_back_holds_up_no_retry() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_no_turn_and_no_timer() {
+async fn a_clock_that_is_set_back_delays_no_turn_and_no_timer() {
     let fixture = Fixture::open().await;
     let machine = Machine::of(&fixture).await;
     let bench = FlowBench::new(Box::new(fixture));
@@ -163,7 +165,7 @@ async fn a_clock_that_is_set_back_holds_up_no_turn_and_no_timer() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_no_activity() {
+async fn a_clock_that_is_set_back_delays_no_activity() {
     let fixture = Fixture::open().await;
     let machine = Machine::of(&fixture).await;
     let bench = FlowBench::new(Box::new(fixture));
@@ -182,7 +184,7 @@ async fn a_clock_that_is_set_back_holds_up_no_activity() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_no_webhook() {
+async fn a_clock_that_is_set_back_delays_no_webhook() {
     let fixture = Fixture::open().await;
     let machine = Machine::of(&fixture).await;
     let bench = HookBench::new(Box::new(fixture)).await;
@@ -225,7 +227,7 @@ async fn a_clock_that_was_set_back_while_no_node_ran_hides_no_message() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_no_turn_and_no_webhook_stuck() {
+async fn turns_and_webhooks_continue_after_the_clock_was_a_day_ahead() {
     let fixture = Fixture::open().await;
     let machine = Machine::of(&fixture).await;
     let bench = FlowBench::new(Box::new(fixture));
@@ -255,7 +257,7 @@ async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_no_turn_and_no_webhook_
 }
 
 #[tokio::test]
-async fn the_view_of_groups_goes_by_the_clock_of_the_store() {
+async fn the_view_of_groups_uses_the_clock_of_the_store() {
     let schema = TestSchema::with_stopped_clock().await;
     let user = schema.client().await;
     let sql = "UPDATE wakeline.test_clock SET shift = interval '1000 years';

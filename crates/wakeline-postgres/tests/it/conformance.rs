@@ -1,4 +1,4 @@
-//! The rules of the queue, and random sequences beside the oracle.
+//! Runs the testkit's rules of the queue, and random sequences that are compared with the oracle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,6 @@ impl StoreUnderTest for Fixture {
 wakeline_testkit::conformance_suite!(Fixture::open().await);
 
 #[test]
-fn random_sequences_go_as_on_the_oracle() {
+fn random_sequences_match_the_oracle() {
     wakeline_testkit::differential::run(Fixture::open);
 }

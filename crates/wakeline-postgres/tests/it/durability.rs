@@ -1,7 +1,7 @@
-//! A commit that was answered is on disk, whatever the defaults of the database are.
+//! A commit that was confirmed is durable, whatever the defaults of the database are.
 
 use wakeline_postgres::{PostgresOptions, PreparedStatements};
-use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::conformance::ClaimSpec;
 
 use crate::claims::{push, queue, take};
 use crate::support::{Node, TestSchema, eventually};
@@ -50,7 +50,7 @@ async fn commits_are_synced(prepared_statements: PreparedStatements) {
         push(&node.store, "p", "1").await;
         eventually("the other node was notified", async || node.store.notifies_sent() > 0).await;
         push(&node.store, "p", "2").await;
-        take(&node.store, &Ask::queue(&queue())).await;
+        take(&node.store, &ClaimSpec::queue(&queue())).await;
         let sql = "SELECT array_agg(DISTINCT setting) FROM wakeline.committed";
         let settings: Vec<String> = client.query_one(sql, &[]).await.expect("read").get(0);
         assert_eq!(settings, [expected], "default {default}");

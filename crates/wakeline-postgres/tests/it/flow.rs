@@ -1,4 +1,4 @@
-//! The rules of orchestrations, and what is PostgreSQL's own about them.
+//! Runs the testkit's rules of orchestrations, and tests that are specific to PostgreSQL.
 
 mod calls;
 mod deletions;
@@ -28,6 +28,6 @@ impl FlowUnderTest for Fixture {
 wakeline_testkit::flow_conformance_suite!(Fixture::open().await);
 
 #[test]
-fn random_orchestrations_go_as_on_the_oracle() {
+fn random_orchestrations_match_the_oracle() {
     wakeline_testkit::flow_differential::run(Fixture::open);
 }

@@ -1,11 +1,11 @@
-//! The rules of webhooks, and what is PostgreSQL's own about them.
+//! Runs the testkit's rules of webhooks, and tests that are specific to PostgreSQL.
 
+mod corrupt;
 mod deletions;
 mod hot;
 mod lost;
 mod plans;
 mod races;
-mod spoilt;
 mod stage;
 
 use std::sync::Arc;
@@ -24,14 +24,14 @@ impl HookUnderTest for Fixture {
 wakeline_testkit::hook_conformance_suite!(Fixture::open().await);
 
 #[test]
-fn random_webhooks_go_as_on_the_oracle() {
+fn random_webhooks_match_the_oracle() {
     wakeline_testkit::hook_differential::run(Fixture::open);
 }
 
 #[test]
-fn nobody_waits_for_anothers_fan_out() {
+fn a_message_does_not_wait_for_the_fan_out_of_another() {
     wakeline_testkit::rules::block_on(async {
-        let rule = hook_conformance::fan_out::nobody_waits_for_anothers_fan_out;
+        let rule = hook_conformance::fan_out::a_message_does_not_wait_for_the_fan_out_of_another;
         hook_conformance::hold_to(Box::new(Fixture::open().await), rule).await;
     });
 }

@@ -1,7 +1,8 @@
-//! Pushers, consumers and zombies of two nodes on one queue, hot, for some seconds.
+//! Producers, consumers and consumers with expired leases of two nodes use one queue under load for
+//! some seconds.
 //!
-//! What clients saw is checked by the testkit's history; what the database looks like is checked
-//! while it runs and at rest. The test has a database of its own, so that its deadlocks can be
+//! The testkit's history checks what the clients saw; the state of the database is checked during
+//! the run and at its end. The test has a database of its own, so that its deadlocks can be
 //! counted.
 
 mod stage;
@@ -30,8 +31,8 @@ const CONSUMERS: u64 = 6;
 const GROUPS: [&str; 2] = ["g1", "g2"];
 const HOT: Duration = Duration::from_secs(5);
 
-/// No cursor may sleep, or wait for a later time than it must, with something to read; and the
-/// number of parked messages is exact. True in every snapshot, not only at rest.
+/// No cursor with something to read may sleep or be due later than necessary, and the number of
+/// parked messages is exact. This holds in every snapshot, not only at the end.
 const BROKEN: &str = "
     SELECT count(*) FROM wakeline.cursors c JOIN wakeline.partitions p USING (partition_id)
     LEFT JOIN (SELECT partition_id, group_id, count(*) AS n, min(due_at) AS due_at
@@ -98,7 +99,7 @@ async fn open_stage(schema: &TestSchema) -> Arc<Stage> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_doubled_or_reordered_under_fire() {
+async fn nothing_is_lost_duplicated_or_reordered_under_load() {
     let seed = Uuid::new_v4().as_u64_pair().0 | 1;
     let schema = TestSchema::new().await;
     let stage = open_stage(&schema).await;
@@ -145,7 +146,7 @@ async fn nothing_is_lost_doubled_or_reordered_under_fire() {
         node.close().await;
     }
     drop(client);
-    // Statistics of ended sessions are complete.
+    // The statistics of closed sessions are complete.
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     assert_eq!(count(&schema.client().await, deadlocks).await, 0);
 }

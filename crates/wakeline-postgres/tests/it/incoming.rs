@@ -63,7 +63,7 @@ async fn rows_inserted_while_no_node_ran_are_taken_over_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_pushed_is_set_aside_and_holds_up_nobody() {
+async fn a_row_that_cannot_be_pushed_is_quarantined_and_delays_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     insert(&schema, "queue, payload", "'', '1'").await;
@@ -86,7 +86,7 @@ async fn configure(node: &Node, queue: &str, options: QueueOptions) {
 }
 
 #[tokio::test]
-async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
+async fn rows_for_a_full_queue_wait_in_order_and_delay_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     configure(&node, "full", QueueOptions { len_max: 2, ..QueueOptions::default() }).await;

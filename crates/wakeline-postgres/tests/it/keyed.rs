@@ -1,13 +1,13 @@
-//! Encrypted queues, by the bytes in the tables.
+//! Checks the bytes that encrypted queues store in the tables.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use wakeline_core::{QueueName, QueueOptions};
-use wakeline_seal::KeyRing;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_store::{
-    ConfigureQueue, KeyedStore as _, QueueAdmin as _, QueueStore as _, SealedKind, StoreAdmin as _,
-    WholeStore,
+    Backend, ConfigureQueue, EncryptedKind, KeyedStore as _, QueueAdmin as _, QueueStore as _,
+    StoreAdmin as _,
 };
 use wakeline_testkit::conformance::item;
 use wakeline_testkit::keyed::KeyedUnderTest;
@@ -16,7 +16,7 @@ use crate::support::{Node, TestSchema, eventually};
 
 #[async_trait]
 impl KeyedUnderTest for TestSchema {
-    async fn open(&self) -> Arc<dyn WholeStore> {
+    async fn open(&self) -> Arc<dyn Backend> {
         Arc::new(self.store().await)
     }
 
@@ -36,13 +36,14 @@ impl KeyedUnderTest for TestSchema {
 
 wakeline_testkit::keyed_suite!(TestSchema::new().await);
 
-/// What arrives by SQL is sealed when a node takes it over, and the view shows no payload.
+/// A message that arrives by SQL is encrypted when a node takes it over, and the view shows no
+/// payload.
 #[tokio::test]
-async fn messages_that_arrive_by_sql_are_sealed() {
+async fn messages_that_arrive_by_sql_are_encrypted() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
-    let key = KeyRing::generate("k").expect("random");
-    node.store.use_keys(Arc::new(KeyRing::parse(&key).expect("a key")));
+    let key = EncryptionKeys::generate("k").expect("random");
+    node.store.use_keys(Arc::new(EncryptionKeys::parse(&key).expect("a key")));
     let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
     let queue = QueueName::new("vault").expect("valid");
     let command = ConfigureQueue { queue, namespace: None, task: None, options };
@@ -58,14 +59,14 @@ async fn messages_that_arrive_by_sql_are_sealed() {
     node.stop().await;
 }
 
-/// A segment that is shortened between being read and being replaced is read again: otherwise its
+/// A segment that is shortened between reading and replacing it is read again. Otherwise its
 /// messages would be lost with the old key.
 #[tokio::test]
-async fn what_is_left_of_a_segment_is_sealed_anew_too() {
+async fn the_rest_of_a_shortened_segment_is_encrypted_again_too() {
     let schema = TestSchema::new().await;
-    let [old, new] = ["old", "new"].map(|id| KeyRing::generate(id).expect("random"));
+    let [old, new] = ["old", "new"].map(|id| EncryptionKeys::generate(id).expect("random"));
     let store = schema.store().await;
-    store.use_keys(Arc::new(KeyRing::parse(&old).expect("a key")));
+    store.use_keys(Arc::new(EncryptionKeys::parse(&old).expect("a key")));
     let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
     let queue = QueueName::new("vault").expect("valid");
     let command = ConfigureQueue { queue: queue.clone(), namespace: None, task: None, options };
@@ -75,7 +76,7 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
     store.close().await;
 
     let store = schema.store().await;
-    store.use_keys(Arc::new(KeyRing::parse(&format!("{new},{old}")).expect("keys")));
+    store.use_keys(Arc::new(EncryptionKeys::parse(&format!("{new},{old}")).expect("keys")));
     let deleting = schema.client().await;
     let sql = format!(
         "BEGIN; SELECT d.* FROM {}.partitions p, {}.message_delete(p.partition_id, '2') d
@@ -89,7 +90,7 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
          WHERE wait_event_type = 'Lock' AND query LIKE '%{}%.segments SET body%')",
         schema.name
     );
-    let (first, ()) = tokio::join!(store.rekey(SealedKind::Messages, None), async {
+    let (first, ()) = tokio::join!(store.rekey(EncryptedKind::Messages, None), async {
         let watching = schema.client().await;
         eventually("it waits", async || {
             watching.query_one(&waits, &[]).await.expect("read").get(0)
@@ -98,13 +99,13 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
         deleting.batch_execute("COMMIT").await.expect("committed");
     });
     let mut step = first.expect("a step");
-    let mut resealed = step.resealed;
+    let mut reencrypted = step.reencrypted;
     while let Some(after) = step.next {
-        step = store.rekey(SealedKind::Messages, Some(after)).await.expect("a step");
-        resealed += step.resealed;
+        step = store.rekey(EncryptedKind::Messages, Some(after)).await.expect("a step");
+        reencrypted += step.reencrypted;
     }
-    assert_eq!(resealed, 2, "the segments before and behind the gap");
-    let again = store.rekey(SealedKind::Messages, None).await.expect("a step");
-    assert_eq!(again.resealed, 0);
+    assert_eq!(reencrypted, 2, "the segments before and behind the gap");
+    let again = store.rekey(EncryptedKind::Messages, None).await.expect("a step");
+    assert_eq!(again.reencrypted, 0);
     store.close().await;
 }

@@ -1,13 +1,13 @@
-//! The hint that goes with a push: right behind its commit, on its own connection.
+//! The hint that is sent with a push: directly after its commit, on the same connection.
 
 use std::time::Duration;
 
-use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::conformance::ClaimSpec;
 
 use crate::claims::{ids, push, queue, take};
 use crate::support::{Node, TestSchema, eventually};
 
-/// Connections whose last statement was a push, with nothing behind it.
+/// Counts the connections whose last statement was a push without a hint after it.
 async fn bare_pushes(schema: &TestSchema) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -24,25 +24,25 @@ async fn two_nodes(schema: &TestSchema, coalesce: Duration) -> (Node, Node) {
 }
 
 #[tokio::test]
-async fn whoever_hears_of_a_push_finds_it() {
+async fn a_node_that_is_notified_of_a_push_finds_it() {
     let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema, Duration::ZERO).await;
-    let ask = Ask::queue(&queue()).auto_ack();
+    let spec = ClaimSpec::queue(&queue()).auto_ack();
     for n in 0..20 {
         let id = n.to_string();
         push(&a.store, "p", &id).await;
         b.sink.until_changed("q").await;
         b.sink.take();
-        assert_eq!(ids(&take(&b.store, &ask).await), [id]);
+        assert_eq!(ids(&take(&b.store, &spec).await), [id]);
     }
-    assert_eq!(bare_pushes(&schema).await, 0, "the last push took its hint along");
+    assert_eq!(bare_pushes(&schema).await, 0, "the last push was followed by its hint");
     assert_eq!(a.store.notifies_sent(), 20);
     a.stop().await;
     b.stop().await;
 }
 
 #[tokio::test]
-async fn pushes_that_follow_each_other_take_no_hint_along() {
+async fn successive_pushes_piggyback_no_hint() {
     let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema, Duration::from_secs(600)).await;
     for n in 0..20 {

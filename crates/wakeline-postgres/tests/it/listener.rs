@@ -1,4 +1,4 @@
-//! Hints between nodes: joining, losing and finding each other again.
+//! Hints between nodes: nodes join, lose their connections, and reconnect.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use wakeline_core::PartitionName;
 use wakeline_postgres::{NotifyMode, PostgresOptions};
 use wakeline_store::{QueueStore, StoreAdmin};
 
-use crate::support::{Heard, Node, Proxy, TestSchema, change, eventually};
+use crate::support::{Node, Proxy, ReceivedHint, TestSchema, change, eventually};
 
-/// Connections that listen to a schema.
+/// Counts the connections that listen to a schema.
 async fn listeners(schema: &TestSchema) -> i64 {
     let listen = format!("%LISTEN {}%", channel(schema).await);
     let sql = "SELECT count(*) FROM pg_stat_activity
@@ -16,7 +16,7 @@ async fn listeners(schema: &TestSchema) -> i64 {
     schema.client().await.query_one(sql, &[&listen]).await.expect("read").get(0)
 }
 
-/// The channel of a schema, as its functions have it.
+/// Returns the channel of a schema as its functions compute it.
 async fn channel(schema: &TestSchema) -> String {
     let sql = "SELECT substring(prosrc FROM 'wakeline_[0-9a-f]{16}') FROM pg_proc \
                WHERE pronamespace = $1::text::regnamespace AND proname = 'notify_incoming'";
@@ -28,7 +28,7 @@ async fn nodes(schema: &TestSchema) -> i64 {
     schema.client().await.query_one(&sql, &[]).await.expect("read").get(0)
 }
 
-/// Waits until a node has heard of so many others.
+/// Waits until a node knows this many others.
 async fn knows(node: &Node, others: usize) {
     eventually("it knows the others", async || node.store.peers() == Some(others)).await;
 }
@@ -47,28 +47,28 @@ async fn a_hint_reaches_the_other_node_and_not_its_sender() {
     let mut sent = change("n.t");
     sent.partition = PartitionName::new("p:1").ok();
     sent.due_in = Duration::ZERO;
-    a.store.tell(std::slice::from_ref(&sent));
+    a.store.notify(std::slice::from_ref(&sent));
     b.sink.until_changed("n.t").await;
-    assert_eq!(b.sink.take(), [Heard::Changed(vec![sent])]);
-    // What b answers comes after a's own hint on a's connection.
-    b.store.tell(&[change("back")]);
+    assert_eq!(b.sink.take(), [ReceivedHint::Changed(vec![sent])]);
+    // On a's connection, the answer of b arrives after a's own hint.
+    b.store.notify(&[change("back")]);
     a.sink.until_changed("back").await;
-    assert_eq!(a.sink.take(), [Heard::Changed(vec![change("back")])]);
+    assert_eq!(a.sink.take(), [ReceivedHint::Changed(vec![change("back")])]);
     a.stop().await;
     b.stop().await;
 }
 
-/// The design's `test_notify_payload_contains_visible_at`.
+/// Other nodes wake their waiters when the work becomes due, so a hint contains the due time.
 #[tokio::test]
 async fn a_later_due_time_travels_with_the_hint() {
     let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema).await;
     let mut later = change("q");
     later.due_in = Duration::from_secs(60);
-    a.store.tell(&[later]);
+    a.store.notify(&[later]);
     b.sink.until_changed("q").await;
-    let heard = b.sink.take();
-    let [Heard::Changed(changes)] = heard.as_slice() else { panic!("{heard:?}") };
+    let received = b.sink.take();
+    let [ReceivedHint::Changed(changes)] = received.as_slice() else { panic!("{received:?}") };
     assert!(changes[0].due_in > Duration::from_secs(50), "{changes:?}");
     assert!(changes[0].due_in <= Duration::from_secs(60), "{changes:?}");
     a.stop().await;
@@ -76,20 +76,20 @@ async fn a_later_due_time_travels_with_the_hint() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
+async fn nothing_is_sent_while_no_other_node_listens_and_nothing_is_missed() {
     let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     for n in 0..10 {
-        a.store.tell(&[change(&format!("q{n}"))]);
+        a.store.notify(&[change(&format!("q{n}"))]);
     }
-    // Joining waits for nobody, so what a skipped is told as everything when b says hello.
+    // Joining does not wait for other nodes, so a sends a hint for everything when b says hello.
     let b = Node::start(schema.options()).await;
-    b.sink.until("a's everything", |heard| *heard == Heard::Everything).await;
+    b.sink.until("a's everything", |received| *received == ReceivedHint::Everything).await;
     eventually("a has counted it", async || a.store.notifies_sent() == 1).await;
-    // A second hello finds nothing skipped.
+    // At a second hello no hints were omitted.
     let c = Node::start(schema.options()).await;
     knows(&a, 2).await;
-    a.store.tell(&[change("now")]);
+    a.store.notify(&[change("now")]);
     b.sink.until_changed("now").await;
     c.sink.until_changed("now").await;
     eventually("a has counted it", async || a.store.notifies_sent() >= 2).await;
@@ -101,13 +101,13 @@ async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
 }
 
 #[tokio::test]
-async fn a_node_whose_listener_does_not_run_still_tells_others() {
+async fn a_node_whose_listener_does_not_run_still_notifies_others() {
     let schema = TestSchema::new().await;
     let writer = schema.store().await;
-    writer.tell(&[change("unheard")]);
+    writer.notify(&[change("unheard")]);
     let b = Node::start(schema.options()).await;
-    writer.tell(&[change("heard")]);
-    b.sink.until_changed("heard").await;
+    writer.notify(&[change("received")]);
+    b.sink.until_changed("received").await;
     writer.close().await;
     assert_eq!(writer.notifies_sent(), 1, "the first had no one to go to");
     b.stop().await;
@@ -121,20 +121,20 @@ async fn a_burst_of_hints_is_sent_as_a_few_notifications() {
     let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
     knows(&a, 1).await;
     for n in 0..100 {
-        a.store.tell(&[change(&format!("q{n}"))]);
+        a.store.notify(&[change(&format!("q{n}"))]);
         tokio::task::yield_now().await;
     }
     b.sink.until_changed("q99").await;
-    let told: usize = b
+    let received: usize = b
         .sink
         .take()
         .iter()
-        .map(|heard| match heard {
-            Heard::Changed(changes) => changes.len(),
+        .map(|received| match received {
+            ReceivedHint::Changed(changes) => changes.len(),
             other => panic!("{other:?}"),
         })
         .sum();
-    assert_eq!(told, 100);
+    assert_eq!(received, 100);
     assert!(a.store.notifies_sent() <= 3, "{} sent", a.store.notifies_sent());
     a.stop().await;
     b.stop().await;
@@ -150,12 +150,12 @@ async fn a_cut_connection_comes_back_and_wakes_everything() {
     knows(&a, 1).await;
     proxy.refuse();
     proxy.cut();
-    b.sink.until("down", |heard| *heard == Heard::Down).await;
-    a.store.tell(&[change("lost")]);
+    b.sink.until("down", |received| *received == ReceivedHint::Down).await;
+    a.store.notify(&[change("lost")]);
     proxy.pass();
     b.sink.until_joined().await;
-    assert_eq!(b.sink.take(), [Heard::Down, Heard::Up, Heard::Everything]);
-    a.store.tell(&[change("after")]);
+    assert_eq!(b.sink.take(), [ReceivedHint::Down, ReceivedHint::Up, ReceivedHint::Everything]);
+    a.store.notify(&[change("after")]);
     b.sink.until_changed("after").await;
     assert_eq!(nodes(&schema).await, 2, "the same node came back");
     a.stop().await;
@@ -172,7 +172,7 @@ async fn a_black_hole_is_noticed_without_any_statement() {
     options.timings.connect = Duration::from_millis(300);
     let b = Node::start(options).await;
     proxy.black_hole();
-    b.sink.until("down", |heard| *heard == Heard::Down).await;
+    b.sink.until("down", |received| *received == ReceivedHint::Down).await;
     proxy.pass();
     b.sink.until_joined().await;
     b.stop().await;
@@ -211,7 +211,7 @@ async fn a_garbled_notification_means_everything() {
         node.sink.take();
         client.execute("SELECT pg_notify($1, $2)", &[&channel, &payload]).await.expect("sent");
         node.sink.until_joined().await;
-        assert_eq!(node.sink.all(), [Heard::Everything]);
+        assert_eq!(node.sink.all(), [ReceivedHint::Everything]);
     }
     node.stop().await;
 }
@@ -226,7 +226,7 @@ async fn closing_the_store_leaves_no_listener_behind() {
     assert_eq!(nodes(&schema).await, 1, "it said goodbye");
     knows(&b, 0).await;
     b.crash().await;
-    eventually("nobody listens", async || listeners(&schema).await == 0).await;
+    eventually("no connection listens", async || listeners(&schema).await == 0).await;
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_dead_node_is_forgotten_by_the_next_one_that_joins() {
     let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     a.crash().await;
-    assert_eq!(nodes(&schema).await, 1, "nobody has looked yet");
+    assert_eq!(nodes(&schema).await, 1, "no node has checked yet");
     eventually("the dead node's row is gone", async || {
         let b = Node::start(schema.options()).await;
         let alone = nodes(&schema).await == 1;
@@ -262,17 +262,17 @@ async fn a_dead_node_is_forgotten_by_the_sweep() {
 }
 
 #[tokio::test]
-async fn listening_that_hears_nothing_is_reported_and_stops_nothing() {
+async fn a_listener_that_receives_nothing_is_reported_and_stops_nothing() {
     let schema = TestSchema::new().await;
-    // Another database is as deaf to this one's NOTIFY as a transaction pooler.
+    // As through a transaction pooler, another database does not receive this one's NOTIFY.
     let other = TestSchema::missing().await;
     let mut options = schema.options();
     options.listen_url = Some(other.database.url());
     options.timings.listener_patience = Duration::from_millis(100);
     let node = Node::start_unjoined(options).await;
-    node.sink.until("off", |heard| matches!(heard, Heard::Off(_))).await;
-    let heard = node.sink.take();
-    let [Heard::Off(reason)] = heard.as_slice() else { panic!("{heard:?}") };
+    node.sink.until("off", |received| matches!(received, ReceivedHint::Off(_))).await;
+    let received = node.sink.take();
+    let [ReceivedHint::Off(reason)] = received.as_slice() else { panic!("{received:?}") };
     assert!(reason.contains("listen_url"), "{reason}");
     node.store.ping().await.expect("the store works on");
     node.stop().await;
@@ -286,22 +286,22 @@ async fn an_unreachable_listen_url_is_reported_and_stops_nothing() {
     let options =
         PostgresOptions { listen_url: Some(proxy.url(&schema.database.url())), ..schema.options() };
     let node = Node::start_unjoined(options).await;
-    node.sink.until("down", |heard| *heard == Heard::Down).await;
+    node.sink.until("down", |received| *received == ReceivedHint::Down).await;
     node.store.ping().await.expect("the store works");
     proxy.pass();
     node.sink.until_joined().await;
-    assert_eq!(node.sink.take(), [Heard::Down, Heard::Up, Heard::Everything]);
+    assert_eq!(node.sink.take(), [ReceivedHint::Down, ReceivedHint::Up, ReceivedHint::Everything]);
     node.stop().await;
 }
 
 #[tokio::test]
-async fn switched_off_it_says_so_and_opens_nothing() {
+async fn a_disabled_listener_reports_it_and_opens_no_connection() {
     let schema = TestSchema::new().await;
     let options = PostgresOptions { notify: NotifyMode::Off, ..schema.options() };
     let b = Node::start(schema.options()).await;
     let a = Node::start_unjoined(options).await;
-    a.sink.until("off", |heard| matches!(heard, Heard::Off(_))).await;
-    a.store.tell(&[change("q")]);
+    a.sink.until("off", |received| matches!(received, ReceivedHint::Off(_))).await;
+    a.store.notify(&[change("q")]);
     assert_eq!(nodes(&schema).await, 1);
     a.stop().await;
     assert_eq!(b.sink.all(), []);
@@ -332,7 +332,7 @@ async fn a_lost_connection_is_replaced_by_the_next_call() {
     let options = PostgresOptions { url: proxy.url(&schema.database.url()), ..schema.options() };
     let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
     proxy.cut();
-    // The first call may still meet the dead connection; its outcome counts as unknown.
+    // The first call may still use the dead connection; then its outcome is unknown.
     eventually("a call succeeds", async || store.ping().await.is_ok()).await;
     proxy.refuse();
     proxy.cut();
@@ -345,13 +345,13 @@ async fn a_lost_connection_is_replaced_by_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_feed_that_is_dropped_halfway_silences_nobody() {
+async fn a_feed_that_is_dropped_does_not_stop_notifications() {
     let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     let writer = a.store.clone();
     a.abort().await;
     let b = Node::start(schema.options()).await;
-    writer.tell(&[change("q")]);
+    writer.notify(&[change("q")]);
     b.sink.until_changed("q").await;
     writer.close().await;
     b.stop().await;

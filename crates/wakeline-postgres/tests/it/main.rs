@@ -1,4 +1,4 @@
-//! The PostgreSQL store against a real PostgreSQL.
+//! Tests the PostgreSQL store on a real server.
 
 mod access;
 mod claims;

@@ -1,8 +1,8 @@
-//! A schema to be filled by hand, and what its functions touch in it.
+//! A schema that tests fill directly, and the measurement of the buffers that its functions read.
 //!
-//! Buffers are counted, not times. The functions force generic plans themselves, so a plan that was
-//! made on tiny tables must do as well on large ones: the connection that plans on the small store
-//! is the one that is measured on the large one.
+//! Buffers are counted, not times. The functions force generic plans, so a plan that was made on
+//! tiny tables must also be good on large ones: the connection that makes its plans on the small
+//! store is measured on the large one.
 
 use tokio_postgres::Client;
 
@@ -15,7 +15,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// A new schema without the cost of durability in the tables that are filled.
+    /// Creates a schema; the tables to be filled are not logged, which makes filling them faster.
     pub(crate) async fn open(filled: &[&str], prepare: &str) -> Self {
         let schema = TestSchema::new().await;
         let client = schema.client().await;
@@ -27,8 +27,8 @@ impl Measured {
         Self { schema, client }
     }
 
-    /// Fills tables, and tells the planner. Only of this schema: an `ANALYZE` of everything holds
-    /// locks on the tables of other tests, which they drop.
+    /// Fills tables, and updates the planner's statistics. Only of this schema: an `ANALYZE` of all
+    /// tables would hold locks on tables that other tests drop.
     pub(crate) async fn fill(&self, sql: &str) {
         self.client.batch_execute(sql).await.expect("filled");
         let analyze = "DO $$ DECLARE name text; BEGIN
@@ -38,8 +38,8 @@ impl Measured {
         self.client.batch_execute(analyze).await.expect("analyzed");
     }
 
-    /// Buffers that a statement touches after another one, once its plans and the catalog's caches
-    /// are warm. Both are undone each time.
+    /// Counts the buffers that a statement reads after another one, once its plans and the
+    /// catalog's caches are warm. Both statements are rolled back each time.
     pub(crate) async fn buffers(&self, before: &str, statement: &str) -> i64 {
         let mut least = i64::MAX;
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Migrations, functions by checksum, and the committed dump of the schema.
+//! Tests migrations, the checksums of functions, and the committed dump of the schema.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use sha2::{Digest, Sha256};
 use wakeline_postgres::{PostgresOptions, PostgresStore, dump_schema, migrate_status, migrate_up};
 use wakeline_store::{StoreAdmin, StoreError};
-use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::conformance::ClaimSpec;
 use wakeline_testkit::database::APP_ROLE;
 
 use crate::claims::{ids, push, queue, take};
@@ -49,7 +49,7 @@ async fn an_ordinary_role_installs_and_uses_everything() {
     store.close().await;
 }
 
-/// As the guide to operation describes it.
+/// Sets up the roles as the operation guide describes.
 #[tokio::test]
 async fn a_server_needs_no_right_to_change_the_schema() {
     let schema = TestSchema::missing().await;
@@ -63,12 +63,12 @@ async fn a_server_needs_no_right_to_change_the_schema() {
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA wakeline TO {role};
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA wakeline TO {role}"
     );
-    owner.batch_execute(&grants).await.expect("granted");
+    owner.batch_execute(&grants).await.expect("executed");
     let url = schema.database.url().replace(APP_ROLE, &role);
     let options = PostgresOptions { url, ..schema.options() };
     let node = Node::start(options).await;
     push(&node.store, "p", "1").await;
-    assert_eq!(ids(&take(&node.store, &Ask::queue(&queue())).await), ["1"]);
+    assert_eq!(ids(&take(&node.store, &ClaimSpec::queue(&queue())).await), ["1"]);
     node.stop().await;
     let remove = format!("DROP OWNED BY {role}; DROP ROLE {role}");
     superuser.batch_execute(&remove).await.expect("removed");
@@ -124,7 +124,7 @@ async fn a_function_for_users_is_put_back_when_its_text_differs() {
     let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let client = schema.client().await;
-    // As another build of the same release would have left it.
+    // The state that another build of the same release would have left.
     let script = "CREATE OR REPLACE FUNCTION wakeline.clock() RETURNS timestamptz
             LANGUAGE sql AS $$ SELECT timestamptz 'epoch' $$;
          UPDATE wakeline.releases SET api_checksum = 'other'";
@@ -138,7 +138,7 @@ async fn a_function_for_users_is_put_back_when_its_text_differs() {
     assert!(client.query_one(clock, &[]).await.expect("read").get::<_, bool>(0));
 }
 
-/// Puts a schema at an earlier version: the first so many migrations.
+/// Creates an earlier version of a schema by running only the first `count` migrations.
 async fn migrate_to(schema: &TestSchema, count: usize) {
     let client = schema.client().await;
     let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
@@ -162,9 +162,9 @@ async fn migrate_to(schema: &TestSchema, count: usize) {
 }
 
 #[tokio::test]
-async fn what_users_were_granted_survives_migrations_that_create_a_view_again() {
+async fn privileges_of_users_survive_migrations_that_create_a_view_again() {
     let schema = TestSchema::missing().await;
-    // The next one drops views and creates them with other columns.
+    // The next migration drops views and creates them with other columns.
     migrate_to(&schema, 21).await;
     let (superuser, owner) = (schema.database.superuser().await, schema.client().await);
     let reader = format!("reader_{}", schema.database.name());
@@ -176,7 +176,7 @@ async fn what_users_were_granted_survives_migrations_that_create_a_view_again() 
          GRANT SELECT (queue, payload) ON wakeline.dead_letter_messages TO {reader};
          GRANT SELECT ON wakeline.scheduled_messages TO PUBLIC"
     );
-    owner.batch_execute(&grants).await.expect("granted");
+    owner.batch_execute(&grants).await.expect("executed");
     let report = migrate_up(&schema.options()).await.expect("migrated");
     assert_eq!(report.migrations.first().map(String::as_str), Some("0022_sql_json"));
     let reads = format!(
@@ -189,8 +189,8 @@ async fn what_users_were_granted_survives_migrations_that_create_a_view_again() 
     let other = superuser.batch_execute("SELECT error FROM wakeline.dead_letter_messages").await;
     assert!(other.is_err(), "and nothing else");
     let option = "SELECT has_table_privilege('wakeline.messages', 'SELECT WITH GRANT OPTION')";
-    let may_grant: bool = superuser.query_one(option, &[]).await.expect("read").get(0);
-    assert!(may_grant);
+    let may_share: bool = superuser.query_one(option, &[]).await.expect("read").get(0);
+    assert!(may_share);
     let drop = format!("RESET ROLE; DROP OWNED BY {reader}; DROP ROLE {reader}");
     superuser.batch_execute(&drop).await.expect("dropped");
 }
@@ -199,7 +199,7 @@ async fn what_users_were_granted_survives_migrations_that_create_a_view_again() 
 async fn a_failed_migration_leaves_nothing_behind() {
     let schema = TestSchema::missing().await;
     let client = schema.client().await;
-    // Something of another kind is in the way of a table.
+    // An object of another kind has the name of a table.
     let script = format!("CREATE SCHEMA {0}; CREATE VIEW {0}.nodes AS SELECT 1", schema.name);
     client.batch_execute(&script).await.expect("in the way");
     assert!(migrate_up(&schema.options()).await.is_err());
@@ -241,12 +241,12 @@ async fn the_committed_dump_shows_the_migrated_schema() {
         std::fs::write(&path, &dump).expect("written");
     }
     let mut committed = std::fs::read_to_string(&path).unwrap_or_default();
-    let server = Server::ask(&schema).await;
+    let server = Server::spec(&schema).await;
     if !server.lz4 {
         committed = committed.replace(" compression lz4", "");
     }
     if server.major != DUMP_MAJOR {
-        // Servers print the text of a view each in their own way.
+        // Server versions print the text of a view differently.
         for text in [&mut committed, &mut dump] {
             *text =
                 text.lines().filter(|line| !line.starts_with("   ")).collect::<Vec<_>>().join("\n");
@@ -254,7 +254,7 @@ async fn the_committed_dump_shows_the_migrated_schema() {
     }
     assert!(
         dump == committed,
-        "sql/schema.txt is out of date: run `WAKELINE_BLESS=1 cargo xtask test`, look at the diff, \
+        "sql/schema.txt is out of date: run `cargo xtask bless postgres`, look at the diff, \
          and commit it\n{}",
         first_difference(&committed, &dump)
     );
@@ -263,15 +263,15 @@ async fn the_committed_dump_shows_the_migrated_schema() {
 /// The major version of the server that wrote the committed dump.
 const DUMP_MAJOR: i32 = 15;
 
-/// In what a server's dump may differ from another's.
+/// The properties of a server in which its dump may differ from that of another one.
 struct Server {
     major: i32,
-    /// Whether it was built with this compression.
+    /// Whether the server was built with this compression.
     lz4: bool,
 }
 
 impl Server {
-    async fn ask(schema: &TestSchema) -> Self {
+    async fn spec(schema: &TestSchema) -> Self {
         let sql =
             "SELECT current_setting('server_version_num')::int / 10000, 'lz4' = ANY (enumvals)
                    FROM pg_settings WHERE name = 'default_toast_compression'";

@@ -1,14 +1,14 @@
-//! What claims, settlements and pushes touch does not grow with the store.
+//! The buffers that claims, settlements and pushes read do not grow with the size of the store.
 //!
 //! Measured at 100 partitions, and at 100,000 partitions with 1 million segments, 10,000 of them
 //! leased.
 
 use crate::measured::Measured;
 
-/// A few more buffers per index descent: the indexes are one level higher.
+/// The additional buffers per index descent: the indexes are one level higher.
 const GROWTH_MAX: i64 = 24;
 
-/// One queue with one group.
+/// A measured store with one queue and one group.
 struct Store(Measured);
 
 impl Store {
@@ -56,28 +56,28 @@ impl Store {
 const CLAIM: &str = "SELECT * FROM claim('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}', '{0}', \
     '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
 
-/// One of a partition that is leased: nothing, and when to look again.
+/// A claim of a leased partition, which only returns when to claim again.
 const EMPTY: &str = "SELECT * FROM claim('{1}', '{q}', '{p10}', '{NULL}', '{NULL}', '{g}', '{0}', \
     '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
 
-/// One over all queues of all namespaces.
+/// A claim over all queues of all namespaces.
 const WIDE: &str = "SELECT * FROM claim('{2}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{g}', \
     '{0}', '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
 
-/// The settlement of what partition 10 has out.
+/// The settlement of the leased messages of partition 10.
 const SETTLE: &str = "SELECT * FROM settle(ARRAY[10], '{g}', '{1}', \
     ARRAY(SELECT lease_token FROM cursors WHERE partition_id = 10), '{t0}', '{0}', '{NULL}', \
     false)";
 
 const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}')";
 
-/// One message, to a partition in which no cursor sleeps.
+/// A push of one message to a partition in which no cursor sleeps.
 const PUSH: &str = "SELECT * FROM push_slots(
     '{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}',
     ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], '{2}', '{}', '{}', '{f}', false)";
 
-/// How a few partitions stand.
-const PARTITIONS: &str = "SELECT * FROM partition_tally('q', 5, 0)";
+/// The counts of a few partitions.
+const PARTITIONS: &str = "SELECT * FROM partition_counts('q', 5, 0)";
 
 const ALL: [(&str, &str); 7] = [
     ("claim", CLAIM),
@@ -86,7 +86,7 @@ const ALL: [(&str, &str); 7] = [
     ("settle", SETTLE),
     ("sweep", SWEEP),
     ("push", PUSH),
-    ("tally of partitions", PARTITIONS),
+    ("counts of partitions", PARTITIONS),
 ];
 
 #[tokio::test]
@@ -112,9 +112,9 @@ async fn costs_do_not_grow_with_partitions_and_segments() {
     }
 }
 
-/// How the queue stands, and what its group has yet to settle.
-const TALLIES: [&str; 3] = [
-    "SELECT * FROM queue_tally('q', 1, 0)",
+/// The counts of the queue and the depth of its group.
+const COUNTS: [&str; 3] = [
+    "SELECT * FROM queue_counts('q', 1, 0)",
     "SELECT * FROM queue_depth('q', 'g', 10, 0)",
     "SELECT * FROM queue_depth('q', NULL, 10, 0)",
 ];
@@ -124,14 +124,14 @@ async fn counting_a_queue_reads_none_of_its_messages() {
     let (short, long) = tokio::join!(Store::open(), Store::open());
     short.grow((1, 1000), 1).await;
     long.grow((1, 1000), 100).await;
-    for statement in TALLIES {
+    for statement in COUNTS {
         let (few, many) = (short.buffers(statement).await, long.buffers(statement).await);
         assert!(many <= few + GROWTH_MAX, "{statement}: {few} became {many}");
         assert!(many < 1000 * 12, "{statement} is costly: {many} for 1,000 partitions");
     }
 }
 
-/// Claims one message at a time and settles it, so many times.
+/// Claims and settles one message at a time, the given number of times.
 const CYCLE: &str = "DO $$
     DECLARE
         v_token uuid;
@@ -150,7 +150,7 @@ const CYCLE: &str = "DO $$
     END $$";
 
 #[tokio::test]
-async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
+async fn a_busy_claim_does_not_scan_rows_that_an_old_snapshot_keeps() {
     let store = Store::open().await;
     store.grow((1, 2000), 5).await;
     let client = &store.0.client;
@@ -158,7 +158,7 @@ async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
         "SELECT max(group_id)::text, max(created_at)::text FROM claim('{0}', '{q}', '{NULL}',
         '{NULL}', '{NULL}', '{g}', '{0}', '{1}', '{1}', ARRAY[gen_random_uuid()], '{1}', '{1}',
         '{f}', '{f}', false) WHERE request = 0";
-    // Once by the short way, once by the general one, of which autoAck is a part.
+    // The first claim uses the fast function; the second one, with autoAck, uses the general one.
     let claim = |auto_ack: bool, floor: &str| {
         format!(
             "SELECT * FROM claim('{{0}}', '{{q}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{g}}',
@@ -183,7 +183,7 @@ async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
 }
 
 #[tokio::test]
-async fn a_floor_hides_nothing_from_a_claim_that_would_go_without() {
+async fn a_floor_hides_nothing_from_a_claim_that_would_get_nothing() {
     let store = Store::open().await;
     store.grow((1, 3), 5).await;
     let too_high = ", (SELECT array_agg(group_id) FROM groups), ARRAY[now()]";

@@ -1,4 +1,4 @@
-//! Nodes of several releases on one schema: each calls its own functions, and none takes away what
+//! Nodes of several releases on one schema: each calls its own functions, and none removes what
 //! another one needs.
 
 use tokio_postgres::Client;
@@ -7,11 +7,11 @@ use wakeline_postgres::{PostgresOptions, PostgresStore, migrate_status, migrate_
 use wakeline_store::flow::{FlowStore as _, TurnOutcome};
 use wakeline_store::hook::{HookApplications as _, HookEndpoints as _, HookStore as _};
 use wakeline_store::{QueueStore as _, SettleItem, StoreAdmin as _};
-use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::conformance::ClaimSpec;
 use wakeline_testkit::database::APP_ROLE;
 use wakeline_testkit::flow_conformance::{MAIN, capabilities, finish, start, turn_line};
 use wakeline_testkit::hook_conformance::{
-    application, ask, endpoint, items, message, plain, push as deliveries, success,
+    application, endpoint, items, message, plain, push as deliveries, request, success,
 };
 
 use crate::claims::{ids, push, queue, take};
@@ -54,14 +54,15 @@ async fn unused_for_days(client: &Client, release: i32, days: i32) {
     assert_eq!(client.execute(sql, &[&release, &f64::from(days)]).await.expect("written"), 1);
 }
 
-/// A message, a turn of an orchestration and a delivery: begun by one node, ended by another.
+/// One node begins a message, a turn of an orchestration and a delivery; another one completes
+/// them.
 async fn hand_over(from: &PostgresStore, to: &PostgresStore, name: &str) {
     push(from, "p", name).await;
-    let grant = take(to, &Ask::queue(&queue())).await;
-    assert_eq!(ids(&grant), [name]);
-    let part = &grant.partitions[0];
+    let result = take(to, &ClaimSpec::queue(&queue())).await;
+    assert_eq!(ids(&result), [name]);
+    let part = &result.partitions[0];
     let item = SettleItem {
-        token: grant.lease.map(|lease| lease.token),
+        token: result.lease.map(|lease| lease.token),
         partition: part.partition_id,
         group: GroupName::queue_mode(),
         transaction_id: part.messages[0].transaction_id.clone(),
@@ -85,7 +86,7 @@ async fn hand_over(from: &PostgresStore, to: &PostgresStore, name: &str) {
     let event = message(app);
     let id = event.id;
     from.emit(event, vec![]).await.expect("emitted");
-    let claimed = to.claim_deliveries(vec![deliveries(vec![ask(1)])]).await.expect("claimed");
+    let claimed = to.claim_deliveries(vec![deliveries(vec![request(1)])]).await.expect("claimed");
     let taken = items(&claimed[0].groups[0]);
     assert_eq!(taken[0].message, id);
     to.settle_deliveries(vec![success(taken[0].token)]).await.expect("settled");
@@ -115,9 +116,9 @@ async fn a_node_calls_the_functions_of_its_own_release() {
     let drop = format!("DROP FUNCTION \"{}\".claim", set_of(&client, OLD).await);
     client.batch_execute(&drop).await.expect("dropped");
     push(&old, "p", "1").await;
-    let lost = old.claim(vec![Ask::queue(&queue()).line_claim(1)]).await;
+    let lost = old.claim(vec![ClaimSpec::queue(&queue()).line_claim(1)]).await;
     lost.expect_err("its function is gone");
-    assert_eq!(ids(&take(&new, &Ask::queue(&queue())).await), ["1"]);
+    assert_eq!(ids(&take(&new, &ClaimSpec::queue(&queue())).await), ["1"]);
     old.close().await;
     new.close().await;
 }
@@ -127,7 +128,7 @@ async fn an_older_release_changes_nothing_that_a_newer_one_installed() {
     let schema = TestSchema::missing().await;
     migrate_up(&of_release(&schema, NEW)).await.expect("migrated");
     let client = schema.client().await;
-    // A migration, a table and a function that only the newer one knows.
+    // A migration, a table and a function that only the newer release knows.
     let more = "CREATE FUNCTION wakeline.newer() RETURNS int LANGUAGE sql AS 'SELECT 1';
          CREATE TABLE wakeline.newer (x int);
          INSERT INTO wakeline.migrations VALUES ('9999_newer', 'x')";
@@ -153,7 +154,7 @@ async fn a_newer_release_replaces_what_users_call_and_keeps_their_rights() {
     client
         .batch_execute("GRANT EXECUTE ON FUNCTION wakeline.pop TO pg_monitor")
         .await
-        .expect("granted");
+        .expect("executed");
     let before = functions(&client).await;
     let pop = |all: &[String]| {
         all.iter().find(|name| name.starts_with("wakeline.pop ")).cloned().expect("there")
@@ -186,7 +187,7 @@ async fn a_release_that_is_too_old_for_the_tables_says_so() {
 }
 
 #[tokio::test]
-async fn a_function_set_goes_when_no_node_has_used_it_for_a_week() {
+async fn a_function_set_is_removed_when_no_node_has_used_it_for_a_week() {
     let schema = TestSchema::missing().await;
     for release in [OLD, NEW] {
         migrate_up(&of_release(&schema, release)).await.expect("migrated");
@@ -195,7 +196,7 @@ async fn a_function_set_goes_when_no_node_has_used_it_for_a_week() {
     unused_for_days(&client, OLD, 6).await;
     node(&schema, NEW).await.close().await;
     assert_eq!(sets(&client).await, [OLD, NEW], "too early");
-    // The newest is what users' functions call, and an older program drops nothing newer.
+    // Users' functions call the newest set, and an older program drops nothing newer.
     unused_for_days(&client, NEW, 8).await;
     let old = node(&schema, OLD).await;
     assert_eq!(sets(&client).await, [OLD, NEW]);
@@ -208,7 +209,7 @@ async fn a_function_set_goes_when_no_node_has_used_it_for_a_week() {
     node(&schema, NEW).await.close().await;
     assert_eq!(sets(&client).await, [NEW]);
     assert_eq!(left(functions(&client).await), 0);
-    // One that comes back after all brings its own again.
+    // A node of that release that starts later installs its set again.
     let old = node(&schema, OLD).await;
     hand_over(&old, &old, "back").await;
     old.close().await;
@@ -219,7 +220,7 @@ async fn a_set_that_a_restore_left_behind_is_installed_again() {
     let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let client = schema.client().await;
-    // As after a dump and restore of the main schema alone.
+    // The state after a dump and restore of only the main schema.
     let lose = format!("DROP SCHEMA \"{}\" CASCADE", schema.functions().await);
     client.batch_execute(&lose).await.expect("lost");
     assert!(!migrate_status(&schema.options()).await.expect("read").is_current());
@@ -228,8 +229,8 @@ async fn a_set_that_a_restore_left_behind_is_installed_again() {
     store.close().await;
 }
 
-/// As after `DROP SCHEMA wakeline CASCADE` and a restore of a dump in place: the set stays,
-/// without the functions that return rows of the dropped tables.
+/// After `DROP SCHEMA wakeline CASCADE` and a restore of a dump in place, the set remains without
+/// the functions that return rows of the dropped tables.
 #[tokio::test]
 async fn a_set_whose_main_schema_was_dropped_is_installed_again() {
     let schema = TestSchema::missing().await;
@@ -249,7 +250,7 @@ async fn a_set_whose_main_schema_was_dropped_is_installed_again() {
     store.close().await;
 }
 
-/// Anyone who may create schemas can take the name of a set's before it is installed.
+/// Any role that may create schemas can create one with the name of a set before it is installed.
 #[tokio::test]
 async fn functions_of_another_role_are_not_taken_for_a_set() {
     let schema = TestSchema::missing().await;
@@ -268,7 +269,7 @@ async fn functions_of_another_role_are_not_taken_for_a_set() {
 #[tokio::test]
 async fn a_role_that_may_create_no_schema_has_its_functions_in_the_main_one() {
     let schema = TestSchema::missing().await;
-    // Only a superuser may take the right away that the test's database gives.
+    // Only a superuser may revoke the privilege that the test's database gives.
     let script = format!(
         "CREATE SCHEMA wakeline AUTHORIZATION {APP_ROLE};
          REVOKE CREATE ON DATABASE {} FROM {APP_ROLE}",

@@ -1,5 +1,5 @@
-//! Pushes that come twice: from two nodes at once, behind a node's back, after a lost answer, and
-//! beside a command that is at fault.
+//! Repeated pushes: from two nodes concurrently, unknown to one node, after a lost answer, and in a
+//! call with an invalid command.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use wakeline_core::MessageId;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::{PushItem, PushOutcome, QueueStore, StoreAdmin, StoreError};
-use wakeline_testkit::conformance::{Ask, item};
+use wakeline_testkit::conformance::{ClaimSpec, item};
 
 use crate::claims::{ids, push, queue, take};
 use crate::support::{Proxy, TestSchema, eventually};
@@ -18,7 +18,7 @@ async fn two_nodes_never_both_store_an_id() {
     let schema = TestSchema::new().await;
     let (one, two) = (schema.store().await, schema.store().await);
     for round in 0..30 {
-        // Overlapping thirds, in one call and in many, on both nodes at once.
+        // Overlapping thirds of the ids, in one call and in many, on both nodes concurrently.
         let items = |from: usize| -> Vec<PushItem> {
             (from..from + 9).map(|n| item(&queue(), "p", &format!("{round}-{n}"))).collect()
         };
@@ -74,7 +74,7 @@ async fn a_node_that_fell_far_behind_still_recognises_ids() {
     }
     let again = push(&one, "p", "first").await;
     assert!(matches!(again, PushOutcome::Duplicate { id, .. } if id == first), "{again:?}");
-    // So does one that has seen nothing at all.
+    // A node that has seen nothing recognises them too.
     let three = schema.store().await;
     assert!(matches!(push(&three, "p", "first").await, PushOutcome::Duplicate { .. }));
     assert!(matches!(push(&three, "p", "new").await, PushOutcome::Queued { .. }));
@@ -96,7 +96,7 @@ async fn a_push_of_unknown_outcome_is_repeated_and_stored_once() {
             .map(|n| {
                 let mut item = item(&queue(), &format!("p{n}"), &format!("{round}-{n}"));
                 if n == 2 {
-                    // As a node does for producers that give no id.
+                    // A node does the same for producers that give no id.
                     item.transaction_id =
                         wakeline_core::TransactionId::new(item.id.to_string()).expect("valid");
                 }
@@ -137,7 +137,7 @@ async fn one_bad_command_of_a_fused_call_fails_alone() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "first").await;
-    // PostgreSQL cannot keep a NUL in a text, and nothing before the store refuses it here.
+    // PostgreSQL cannot store NUL in a text, and nothing before the store refuses it here.
     let bad = PushItem { producer: Some("a\0b".to_owned()), ..item(&queue(), "p", "bad") };
     let pushes = (0..20).map(|n| {
         let store = store.clone();
@@ -148,8 +148,8 @@ async fn one_bad_command_of_a_fused_call_fails_alone() {
     for (n, reply) in replies.iter().enumerate() {
         assert_eq!(reply.is_err(), n == 7, "{n}: {reply:?}");
     }
-    let ask = Ask::queue(&queue()).batch(100);
-    let mut stored = ids(&take(&store, &ask).await);
+    let spec = ClaimSpec::queue(&queue()).batch(100);
+    let mut stored = ids(&take(&store, &spec).await);
     stored.sort_unstable();
     let mut expected: Vec<String> = (0..20).filter(|n| *n != 7).map(|n| format!("n{n}")).collect();
     expected.push("first".to_owned());
@@ -166,7 +166,7 @@ async fn an_auto_ack_claim_whose_answer_was_lost_is_not_answered_as_empty() {
     let store = PostgresStore::connect(through).await.expect("a store");
     push(&store, "p", "a").await;
     // The group exists already, so that the claim is a single call.
-    let taken = take(&store, &Ask::queue(&queue())).await;
+    let taken = take(&store, &ClaimSpec::queue(&queue())).await;
     store.release(vec![taken.lease.expect("leased")]).await.expect("released");
     // The claim waits for this lock at its end; it commits after its connection was cut.
     let rival = schema.client().await;
@@ -174,7 +174,7 @@ async fn an_auto_ack_claim_whose_answer_was_lost_is_not_answered_as_empty() {
     rival.batch_execute(&lock).await.expect("locked");
     let claiming = tokio::spawn({
         let store = store.clone();
-        async move { store.claim(vec![Ask::queue(&queue()).auto_ack().line_claim(1)]).await }
+        async move { store.claim(vec![ClaimSpec::queue(&queue()).auto_ack().line_claim(1)]).await }
     });
     let watcher = schema.client().await;
     let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)";

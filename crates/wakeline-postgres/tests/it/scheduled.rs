@@ -1,26 +1,27 @@
-//! What waits costs those who do not wait one look; and transactions that are killed in the middle.
+//! Scheduled messages cost other claims only one lookup, and a transaction that is killed halfway
+//! leaves nothing behind.
 
 use std::time::Duration;
 
 use wakeline_core::{ApplicationId, TimerKey};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::flow::{FlowReader as _, Visible};
-use wakeline_store::hook::{HookApplications as _, HookReader as _, MessageFilter};
+use wakeline_store::hook::{HookApplications as _, HookMessageFilter, HookReader as _};
 use wakeline_store::{
     CancelItem, QueueSchedule as _, QueueStore as _, ScheduleItem, ScheduledFilter, SettleItem,
     StoreAdmin as _, TransactCommand, TransactOutcome,
 };
-use wakeline_testkit::conformance::{Ask, item};
+use wakeline_testkit::conformance::{ClaimSpec, item};
 use wakeline_testkit::{flow_conformance as flow, hook_conformance as hook};
 
 use crate::claims::{ids, push, queue, take};
 use crate::measured::Measured;
 use crate::support::TestSchema;
 
-/// A few more buffers per index descent: the indexes are one level higher.
+/// The additional buffers per index descent: the indexes are one level higher.
 const GROWTH_MAX: i64 = 16;
 
-/// Fills a queue with messages for tomorrow, in a hundred partitions.
+/// Fills a queue with messages that are scheduled for tomorrow, in a hundred partitions.
 fn tomorrow(from: u32, to: u32) -> String {
     format!(
         "INSERT INTO scheduled (queue_id, partition_id, deliver_at, timer_key, id, txn_id,
@@ -52,7 +53,7 @@ const ALL: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn what_waits_for_tomorrow_costs_one_look() {
+async fn scheduled_messages_cost_other_claims_one_lookup() {
     let prepare = "INSERT INTO queues (name, created_at, scheduled) VALUES ('q', now(), true);
         INSERT INTO groups (queue_id, name, mode, created_at)
         SELECT queue_id, 'g', 0, now() FROM queues;
@@ -74,7 +75,7 @@ async fn what_waits_for_tomorrow_costs_one_look() {
     }
 }
 
-/// A transaction of every kind, under the lease of a message of the queue.
+/// A transaction with every kind of write, which settles a leased message of the queue.
 fn everything(application: ApplicationId, settle: SettleItem) -> TransactCommand {
     let timer = |name: &str| TimerKey::new(name).expect("a short name");
     let (message, due) = (item(&queue(), "p", "later"), Visible::After(Duration::from_secs(600)));
@@ -88,17 +89,18 @@ fn everything(application: ApplicationId, settle: SettleItem) -> TransactCommand
     }
 }
 
-/// What there is to see of it: what waits, messages to endpoints, and the lanes of instances.
+/// Returns the visible effects of the transaction: scheduled messages, messages to endpoints, and
+/// the lanes of instances.
 async fn seen(store: &PostgresStore, application: ApplicationId) -> (Vec<String>, usize, u64) {
     let filter = ScheduledFilter { queue: queue(), key: None, after: None, limit: 10 };
     let waiting = store.scheduled(filter).await.expect("listed");
     let waiting = waiting.iter().map(|one| one.transaction_id.to_string()).collect();
-    let page = store.messages(application, MessageFilter::default(), hook::first(10)).await;
+    let page = store.messages(application, HookMessageFilter::default(), hook::first(10)).await;
     let depths = store.depths().await.expect("counted");
     (waiting, page.expect("listed").items.len(), depths.messages)
 }
 
-/// The tables that it writes to, in the order of its statements.
+/// The tables that the transaction writes to, in the order of its statements.
 const TABLES: [&str; 6] =
     ["scheduled", "segments", "partitions", "cursors", "flow_messages", "hook_messages"];
 
@@ -117,7 +119,7 @@ async fn a_transaction_that_is_killed_at_any_write_leaves_nothing() {
     let schedules = vec![ScheduleItem { message, due, key }];
     let command = TransactCommand { schedules, ..TransactCommand::default() };
     store.transact(command).await.expect("a timer is set");
-    let held = take(&store, &Ask::partition(&queue(), "p")).await;
+    let held = take(&store, &ClaimSpec::partition(&queue(), "p")).await;
     let settle = SettleItem {
         partition: held.partitions[0].partition_id,
         group: wakeline_core::GroupName::queue_mode(),
@@ -149,7 +151,7 @@ async fn a_transaction_that_is_killed_at_any_write_leaves_nothing() {
     let done = store.transact(everything(application, settle)).await.expect("answered");
     assert!(matches!(done.outcome, TransactOutcome::Committed(_)), "{done:?}");
     assert_eq!(seen(&store, application).await, (vec!["later".to_owned()], 1, 1));
-    let both = take(&store, &Ask::partition(&queue(), "r").batch(10)).await;
+    let both = take(&store, &ClaimSpec::partition(&queue(), "r").batch(10)).await;
     assert_eq!(ids(&both), ["first", "pushed"]);
     store.close().await;
 }

@@ -1,4 +1,4 @@
-//! The SQL function `configure`: options of queues in the user's own transaction.
+//! Tests the SQL function `configure`, which sets options of queues in the user's own transaction.
 
 use futures_util::future::join_all;
 use tokio_postgres::Client;
@@ -41,7 +41,7 @@ async fn a_queue_is_configured_from_sql_option_by_option() {
 
     let audit =
         store.audit(AuditFilter { limit: 10, ..Default::default() }).await.expect("it is read");
-    assert_eq!((audit[0].act.as_str(), audit[0].target.as_str()), ("queue.configure", "n.q"));
+    assert_eq!((audit[0].action.as_str(), audit[0].target.as_str()), ("queue.configure", "n.q"));
     assert!(audit[0].actor.starts_with("sql:"), "{}", audit[0].actor);
 }
 
@@ -91,7 +91,7 @@ async fn numbers_with_a_point_are_stored_as_whole_numbers() {
 }
 
 #[tokio::test]
-async fn callers_that_make_the_same_queue_at_once_all_succeed() {
+async fn callers_that_create_the_same_queue_concurrently_all_succeed() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     let watcher = schema.client().await;

@@ -1,18 +1,18 @@
-//! The SQL function `emit`: a webhook as part of the user's own transaction.
+//! Tests the SQL function `emit`, which sends a webhook as part of the user's own transaction.
 
 use std::time::Duration;
 
 use wakeline_core::{ApplicationId, ApplicationRef, HookLine, HookWhat, MessageRef};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
 use wakeline_store::hook::{
-    EventType, HookApplications, HookEndpoints, HookEventTypes, HookReader, HookStore,
-    MessageFilter, StoredMessage,
+    EventType, HookApplications, HookEndpoints, HookEventTypes, HookMessageFilter, HookReader,
+    HookStore, StoredMessage,
 };
 use wakeline_testkit::hook_conformance as hook;
 
-use crate::support::{Heard, Node, TestSchema, eventually};
+use crate::support::{Node, ReceivedHint, TestSchema, eventually};
 
-/// An application `shop` with one endpoint in strict order.
+/// Creates an application `shop` with one ordered endpoint.
 async fn shop(store: &PostgresStore) -> ApplicationId {
     let new = hook::application(Some("shop"));
     let id = new.id;
@@ -24,14 +24,14 @@ async fn shop(store: &PostgresStore) -> ApplicationId {
 }
 
 async fn stored(store: &PostgresStore, application: ApplicationId) -> Vec<StoredMessage> {
-    let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
+    let filter = HookMessageFilter { with_content: true, ..HookMessageFilter::default() };
     let page = store.messages(application, filter, hook::first(100)).await;
     page.expect("messages are read").items
 }
 
-/// The payloads that go out next, in order.
+/// Claims the next deliveries and returns their payloads, in order.
 async fn sent(store: &PostgresStore) -> Vec<String> {
-    let claim = hook::push(vec![hook::ask(9)]);
+    let claim = hook::push(vec![hook::request(9)]);
     let claimed = store.claim_deliveries(vec![claim]).await.expect("claimed");
     let groups = claimed.into_iter().flat_map(|line| line.groups).flatten();
     let payload = |bytes: Option<bytes::Bytes>| {
@@ -46,9 +46,9 @@ async fn refused(schema: &TestSchema) -> Vec<Option<String>> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-fn tells_senders(heard: &Heard) -> bool {
-    match heard {
-        Heard::Hook(changes) => changes.iter().any(|change| change.what == HookWhat::Push),
+fn notifies_senders(received: &ReceivedHint) -> bool {
+    match received {
+        ReceivedHint::Hook(changes) => changes.iter().any(|change| change.what == HookWhat::Push),
         _ => false,
     }
 }
@@ -64,7 +64,7 @@ async fn an_emit_in_sql_happens_with_its_transaction_and_wakes_a_sender() {
     user.batch_execute(&text).await.expect("rolled back");
     let text = format!("BEGIN; {}; {}; {}; COMMIT", emit(3), emit(1), emit(2));
     user.batch_execute(&text).await.expect("committed");
-    node.sink.until("senders are told", tells_senders).await;
+    node.sink.until("senders are notified", notifies_senders).await;
     assert_eq!(stored(&node.store, app).await.len(), 3);
     assert_eq!(sent(&node.store).await, ["3", "1", "2"]);
     eventually("the rows are gone", async || refused(&schema).await.is_empty()).await;
@@ -72,7 +72,7 @@ async fn an_emit_in_sql_happens_with_its_transaction_and_wakes_a_sender() {
 }
 
 #[tokio::test]
-async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
+async fn an_emit_in_sql_returns_its_id_and_stores_its_arguments() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
@@ -103,32 +103,32 @@ async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
 }
 
 #[tokio::test]
-async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
+async fn an_emit_to_an_unknown_application_is_quarantined_and_delays_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
     let user = schema.client().await;
-    for application in ["nobody", "shop"] {
+    for application in ["unknown", "shop"] {
         let emit = format!("SELECT {}.emit('{application}', 'a', to_jsonb(1))", schema.name);
         user.batch_execute(&emit).await.expect("emitted");
     }
     let reason = Some("there is no such application".to_owned());
-    eventually("one is stored, one set aside", async || {
+    eventually("one is stored, one is quarantined", async || {
         stored(&node.store, app).await.len() == 1
             && refused(&schema).await == std::slice::from_ref(&reason)
     })
     .await;
-    // Mended by hand: the application comes, and the reason goes.
-    node.store.create_application(hook::application(Some("nobody")), None).await.expect("made");
-    let mend = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
-    user.batch_execute(&mend).await.expect("mended");
+    // The row is repaired manually: the application is created, and the reason is removed.
+    node.store.create_application(hook::application(Some("unknown")), None).await.expect("made");
+    let repair = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
+    user.batch_execute(&repair).await.expect("repaired");
     node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
     eventually("it is taken over", async || refused(&schema).await.is_empty()).await;
     node.stop().await;
 }
 
 #[tokio::test]
-async fn an_emit_that_does_not_fit_its_event_type_is_set_aside_and_holds_up_nobody() {
+async fn an_emit_that_does_not_match_its_event_type_is_quarantined_and_delays_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
@@ -140,17 +140,17 @@ async fn an_emit_that_does_not_fit_its_event_type_is_set_aside_and_holds_up_nobo
         let emit = format!("SELECT {}.emit('shop', 'order.paid', '{payload}')", schema.name);
         user.batch_execute(&emit).await.expect("emitted");
     }
-    eventually("two are stored, one is set aside", async || {
+    eventually("two are stored, one is quarantined", async || {
         stored(&node.store, app).await.len() == 2 && refused(&schema).await.len() == 1
     })
     .await;
     let reason = refused(&schema).await.remove(0).expect("it says why");
     assert!(reason.contains("schema of order.paid") && !reason.contains("secret"), "{reason}");
     assert_eq!(sent(&node.store).await, ["{\"total\": 1}", "{\"total\": 3}"]);
-    // Mended by hand: the schema is not enforced any more, and the reason goes.
+    // The row is repaired manually: the schema is not enforced any more, and the reason is removed.
     node.store.put_event_type(EventType { enforced: false, ..paid }).await.expect("put");
-    let mend = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
-    user.batch_execute(&mend).await.expect("mended");
+    let repair = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
+    user.batch_execute(&repair).await.expect("repaired");
     node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
     eventually("it is taken over", async || refused(&schema).await.is_empty()).await;
     assert_eq!(stored(&node.store, app).await.len(), 3);
@@ -183,7 +183,7 @@ async fn without_a_notification_a_sweep_of_senders_finds_it() {
         let schema = TestSchema::new().await;
         let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
         let app = shop(&node.store).await;
-        // What the start itself looks for is over.
+        // The checks at the start of the node are over.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let emit = format!("SELECT {}.emit('shop', 'a', '1', p_notify => false)", schema.name);
         schema.client().await.batch_execute(&emit).await.expect("emitted");

@@ -1,4 +1,4 @@
-//! The SQL functions `pop` and `ack`: consuming in the user's own transaction.
+//! Tests the SQL functions `pop` and `ack`, which consume messages in the user's own transaction.
 
 use tokio_postgres::{Client, Row};
 use wakeline_core::{
@@ -78,8 +78,8 @@ async fn configure(node: &Node, options: QueueOptions) {
     node.store.configure(command).await.expect("configured");
 }
 
-fn granted(outcome: &LineOutcome) -> Vec<String> {
-    let partitions = outcome.grants[0].iter().flat_map(|grant| &grant.partitions);
+fn claimed(outcome: &LineOutcome) -> Vec<String> {
+    let partitions = outcome.results[0].iter().flat_map(|result| &result.partitions);
     let messages = partitions.flat_map(|partition| &partition.messages);
     messages.map(|message| message.transaction_id.as_str().to_owned()).collect()
 }
@@ -133,30 +133,30 @@ async fn a_lost_lease_fails_the_users_transaction() {
 }
 
 #[tokio::test]
-async fn an_open_transaction_that_popped_holds_up_neither_pushes_nor_other_partitions() {
+async fn an_open_transaction_that_popped_delays_neither_pushes_nor_other_partitions() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("a", "1")]).await.expect("pushed");
     node.store.push(vec![item("b", "2")]).await.expect("pushed");
     let user = schema.client().await;
-    // The group has begun before.
+    // The group exists already.
     assert!(pop(&user, &schema, "'q', 1, 'empty'").await.is_empty());
     user.batch_execute("BEGIN").await.expect("begun");
-    // Everything of its partition, so that a node would put the cursor to sleep.
+    // All messages of its partition, so that a node would put the cursor to sleep.
     let rows = pop(&user, &schema, "'q', 10").await;
     assert_eq!(ids(&rows), ["1"]);
     ack(&user, &schema, &rows[0], "").await.expect("acked");
     let pushed = tokio::time::timeout(SOON, node.store.push(vec![item("a", "3")])).await;
     pushed.expect("not held up by the open transaction").expect("pushed");
     let taken = tokio::time::timeout(SOON, claim(&node)).await.expect("not held up");
-    assert_eq!(granted(&taken), ["2"]);
+    assert_eq!(claimed(&taken), ["2"]);
     user.batch_execute("COMMIT").await.expect("committed");
-    assert_eq!(granted(&claim(&node).await), ["3"]);
+    assert_eq!(claimed(&claim(&node).await), ["3"]);
     node.stop().await;
 }
 
 #[tokio::test]
-async fn nodes_hear_of_what_an_ack_leaves_and_of_the_end_of_a_lease() {
+async fn nodes_are_notified_of_messages_after_an_ack_and_of_the_end_of_a_lease() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1"), item("p", "2")]).await.expect("pushed");
@@ -167,7 +167,7 @@ async fn nodes_hear_of_what_an_ack_leaves_and_of_the_end_of_a_lease() {
     node.sink.take();
     ack(&user, &schema, &rows[0], "").await.expect("acked");
     node.sink.until_changed("q").await;
-    assert_eq!(granted(&claim(&node).await), ["2"]);
+    assert_eq!(claimed(&claim(&node).await), ["2"]);
     node.stop().await;
 }
 
@@ -202,19 +202,19 @@ async fn a_role_needs_the_right_to_execute_and_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1")]).await.expect("pushed");
-    // Only a superuser may create a role and take its place.
+    // Only a superuser may create a role and act as it.
     let (owner, superuser) = (schema.client().await, schema.database.superuser().await);
     let role = format!("r_{}", schema.database.name());
     superuser.batch_execute(&format!("CREATE ROLE {role}")).await.expect("made");
     let usage = format!("GRANT USAGE ON SCHEMA {} TO {role}", schema.name);
-    owner.batch_execute(&usage).await.expect("granted");
+    owner.batch_execute(&usage).await.expect("executed");
     let user = schema.database.superuser().await;
     user.batch_execute(&format!("SET ROLE {role}")).await.expect("changed");
     let sql = format!("SELECT * FROM {}.pop('q')", schema.name);
     let refused = user.batch_execute(&sql).await.expect_err("it may not");
     assert_eq!(refused.code().expect("a state").code(), "42501");
     let grant = format!("GRANT EXECUTE ON FUNCTION {0}.pop, {0}.ack TO {role}", schema.name);
-    owner.batch_execute(&grant).await.expect("granted");
+    owner.batch_execute(&grant).await.expect("executed");
     let rows = pop(&user, &schema, "'q'").await;
     ack(&user, &schema, &rows[0], "").await.expect("acked");
     drop(user);

@@ -1,4 +1,4 @@
-//! The SQL function `push`: a message as part of the user's own transaction.
+//! Tests the SQL function `push`, which pushes a message as part of the user's own transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use wakeline_core::{
     GroupName, MessageId, PartitionName, QueueLine, QueueName, QueueOptions, Selector,
     TransactionId,
 };
+use wakeline_encryption::EncryptionKeys;
 use wakeline_postgres::{NotifyMode, PostgresOptions};
-use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, KeyedStore as _, PushGate, PushItem, QueueAdmin as _, QueueMaintenance as _,
     QueueStore, SetMaintenance, StoreAdmin as _,
@@ -37,7 +37,7 @@ async fn a_push_in_sql_happens_with_its_transaction_and_wakes_a_waiter() {
 }
 
 #[tokio::test]
-async fn an_open_transaction_that_pushed_holds_up_nobody_and_order_is_by_commit() {
+async fn an_open_transaction_that_pushed_delays_no_other_and_order_is_by_commit() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let user = schema.client().await;
@@ -65,7 +65,7 @@ async fn without_a_notification_the_sweep_finds_it() {
     for notify in [NotifyMode::AfterCommit, NotifyMode::Off] {
         let schema = TestSchema::new().await;
         let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
-        // What the start itself looks for is over.
+        // The checks at the start of the node are over.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let push = format!("SELECT {}.push('q', '1', p_notify => false)", schema.name);
         schema.client().await.batch_execute(&push).await.expect("pushed");
@@ -200,7 +200,7 @@ async fn a_payload_beyond_the_limit_is_refused_at_once() {
     let schema = TestSchema::new().await;
     let user = schema.client().await;
     let push = |len: usize| format!("SELECT wakeline.push('q', to_json(repeat('x', {len})))");
-    // With its quotes.
+    // The length includes the quotes.
     let most = 16 * 1024 * 1024 - 2;
     user.batch_execute(&push(most)).await.expect("pushed");
     let refused = user.batch_execute(&push(most + 1)).await.expect_err("refused");
@@ -224,17 +224,17 @@ async fn rows_are_taken_over_in_pieces_of_limited_size() {
         row.get::<_, Option<i64>>(0) == Some(21)
     })
     .await;
-    // What is pushed together is stored together.
+    // Rows that are pushed together are stored together.
     let largest: i32 = user.query_one(count, &[]).await.expect("read").get(1);
     assert!(largest < 10 * 1024 * 1024, "{largest}");
     node.stop().await;
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_taken_over_is_quarantined_and_holds_up_no_other() {
+async fn a_row_that_cannot_be_taken_over_is_quarantined_and_delays_no_other() {
     let schema = TestSchema::new().await;
     let user = schema.client().await;
-    // Something that fails in the middle of a batch, for messages and for webhooks.
+    // A row that fails in the middle of a batch, for messages and for webhooks.
     let poison = "CREATE FUNCTION wakeline.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF position('poison'::bytea IN NEW.body) > 0 THEN RAISE 'poisoned'; END IF;
             RETURN NEW;
@@ -266,16 +266,16 @@ async fn a_row_that_cannot_be_taken_over_is_quarantined_and_holds_up_no_other() 
 }
 
 #[tokio::test]
-async fn rows_for_a_queue_that_takes_none_hold_up_no_other() {
+async fn rows_for_a_queue_that_takes_none_delay_no_other() {
     let schema = TestSchema::new().await;
     let options =
         PostgresOptions { statement_timeout: Duration::from_millis(500), ..schema.options() };
     let node = Node::start(options).await;
     let user = schema.client().await;
-    // This node has no encryption keys, and somebody holds the locks of another queue.
-    let keys = KeyRing::generate("k").expect("random");
+    // This node has no encryption keys, and another transaction holds the locks of another queue.
+    let keys = EncryptionKeys::generate("k").expect("random");
     let other = schema.store().await;
-    other.use_keys(Arc::new(KeyRing::parse(&keys).expect("a key")));
+    other.use_keys(Arc::new(EncryptionKeys::parse(&keys).expect("a key")));
     let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
     let queue = QueueName::new("encrypted").expect("valid");
     let command = ConfigureQueue { queue, namespace: None, task: None, options };

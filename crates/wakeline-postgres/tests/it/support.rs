@@ -1,4 +1,4 @@
-//! A database per test, a sink that records what it hears, and a TCP proxy that can fail.
+//! Test support: a database per test, a sink that records hints, and a TCP proxy that can fail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreAdmin};
 use wakeline_testkit::database::{TestDatabase, connect, server_url};
 use wakeline_testkit::timings::set_up;
 
-/// Far above what anything here takes, far below any fallback.
+/// A time limit far above the duration of any tested operation and far below any fallback interval.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// The schema of a database of its own.
@@ -29,7 +29,7 @@ pub(crate) struct TestSchema {
 }
 
 impl TestSchema {
-    /// A migrated one.
+    /// Creates a migrated schema.
     pub(crate) async fn new() -> Self {
         let database = TestDatabase::copy_of("wl_migrated", async |url| {
             migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
@@ -37,7 +37,7 @@ impl TestSchema {
         Self::of(database.await)
     }
 
-    /// One whose clock stands still until a test advances it.
+    /// Creates a schema whose clock does not advance by itself.
     pub(crate) async fn with_stopped_clock() -> Self {
         let database = TestDatabase::copy_of("wl_stopped_clock", async |url| {
             let options = PostgresOptions { test_clock: true, ..PostgresOptions::new(&url) };
@@ -54,7 +54,7 @@ impl TestSchema {
         Self::of(database.await)
     }
 
-    /// One that does not exist yet, in an empty database.
+    /// Names a schema that does not exist yet, in an empty database.
     pub(crate) async fn missing() -> Self {
         Self::of(TestDatabase::empty().await)
     }
@@ -63,7 +63,7 @@ impl TestSchema {
         Self { name: "wakeline".to_owned(), database }
     }
 
-    /// Options with short times.
+    /// Returns options with short intervals.
     pub(crate) fn options(&self) -> PostgresOptions {
         PostgresOptions {
             schema: self.name.clone(),
@@ -74,7 +74,7 @@ impl TestSchema {
                 listen_again: Duration::from_millis(200),
                 listener_check: Duration::from_millis(200),
                 listener_patience: Duration::from_secs(2),
-                // Longer than a test: a clock that stands still was not set back.
+                // Longer than a test: a clock that does not advance must not count as set back.
                 clock_step: Duration::from_secs(3 * 3600),
                 ..Timings::default()
             },
@@ -86,18 +86,18 @@ impl TestSchema {
         set_up(PostgresStore::connect(self.options())).await.expect("a store")
     }
 
-    /// The schema of the functions that nodes call.
+    /// Returns the schema of the functions that nodes call.
     pub(crate) async fn functions(&self) -> String {
         let sql = format!("SELECT place FROM {}.function_sets", self.name);
         self.client().await.query_one(&sql, &[]).await.expect("one set").get(0)
     }
 
-    /// Makes a connection find tables and functions by their bare names.
+    /// Makes a connection find tables and functions by their unqualified names.
     pub(crate) async fn search_path(&self) -> String {
         format!("SET search_path = \"{}\", \"{}\", public;", self.name, self.functions().await)
     }
 
-    /// A plain connection to look at what happened, or to do something by other means.
+    /// Opens a plain connection to inspect or change the schema directly.
     pub(crate) async fn client(&self) -> Client {
         self.database.client().await
     }
@@ -125,9 +125,9 @@ pub(crate) fn change(queue: &str) -> Change {
     }
 }
 
-/// What a sink heard.
+/// A hint or a state that a sink received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ReceivedHint {
     Changed(Vec<Change>),
     Flow(Vec<FlowChange>),
     Hook(Vec<HookChange>),
@@ -137,54 +137,54 @@ pub(crate) enum Heard {
     Off(String),
 }
 
-/// Records what it hears.
+/// A sink that records what it receives.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    heard: Mutex<Vec<Heard>>,
+    received: Mutex<Vec<ReceivedHint>>,
     bell: Notify,
 }
 
 impl Recorder {
-    fn record(&self, heard: Heard) {
-        self.heard.lock().push(heard);
+    fn record(&self, received: ReceivedHint) {
+        self.received.lock().push(received);
         self.bell.notify_waiters();
     }
 
-    pub(crate) fn all(&self) -> Vec<Heard> {
-        self.heard.lock().clone()
+    pub(crate) fn all(&self) -> Vec<ReceivedHint> {
+        self.received.lock().clone()
     }
 
-    /// Forgets what was heard, and returns it.
-    pub(crate) fn take(&self) -> Vec<Heard> {
-        std::mem::take(&mut *self.heard.lock())
+    /// Takes out and returns what was received.
+    pub(crate) fn take(&self) -> Vec<ReceivedHint> {
+        std::mem::take(&mut *self.received.lock())
     }
 
-    /// Waits until something like this was heard.
-    pub(crate) async fn until(&self, what: &str, like: impl Fn(&Heard) -> bool) {
+    /// Waits until something that satisfies `like` was received.
+    pub(crate) async fn until(&self, what: &str, like: impl Fn(&ReceivedHint) -> bool) {
         let wait = async {
             loop {
                 let rung = self.bell.notified();
                 tokio::pin!(rung);
                 rung.as_mut().enable();
-                if self.heard.lock().iter().any(&like) {
+                if self.received.lock().iter().any(&like) {
                     return;
                 }
                 rung.await;
             }
         };
         if tokio::time::timeout(SOON, wait).await.is_err() {
-            panic!("never heard {what}, only {:?}", self.all());
+            panic!("never received {what}, only {:?}", self.all());
         }
     }
 
     /// Waits until the feed has gone through a (re)connect.
     pub(crate) async fn until_joined(&self) {
-        self.until("everything", |heard| *heard == Heard::Everything).await;
+        self.until("everything", |received| *received == ReceivedHint::Everything).await;
     }
 
     pub(crate) async fn until_changed(&self, queue: &str) {
-        self.until(queue, |heard| match heard {
-            Heard::Changed(changes) => changes.iter().any(|c| c.queue.as_str() == queue),
+        self.until(queue, |received| match received {
+            ReceivedHint::Changed(changes) => changes.iter().any(|c| c.queue.as_str() == queue),
             _ => false,
         })
         .await;
@@ -194,33 +194,33 @@ impl Recorder {
 impl HintSink for Recorder {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
-        self.record(Heard::Changed(changes.to_vec()));
+        self.record(ReceivedHint::Changed(changes.to_vec()));
     }
 
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
-        self.record(Heard::Flow(changes.to_vec()));
+        self.record(ReceivedHint::Flow(changes.to_vec()));
     }
 
     fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
-        self.record(Heard::Hook(changes.to_vec()));
+        self.record(ReceivedHint::Hook(changes.to_vec()));
     }
 
     fn everything(&self) {
-        self.record(Heard::Everything);
+        self.record(ReceivedHint::Everything);
     }
 
     fn link(&self, state: LinkState) {
         self.record(match state {
-            LinkState::Up => Heard::Up,
-            LinkState::Down { .. } => Heard::Down,
-            LinkState::Off { reason } => Heard::Off(reason),
+            LinkState::Up => ReceivedHint::Up,
+            LinkState::Down { .. } => ReceivedHint::Down,
+            LinkState::Off { reason } => ReceivedHint::Off(reason),
         });
     }
 }
 
-/// A store with a feed that runs.
+/// A store with a running feed.
 pub(crate) struct Node {
     pub(crate) store: PostgresStore,
     pub(crate) sink: Arc<Recorder>,
@@ -229,12 +229,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts one and waits until it has joined.
+    /// Starts a node and waits until it has joined.
     pub(crate) async fn start(options: PostgresOptions) -> Self {
         let node = Self::start_unjoined(options).await;
         node.sink.until_joined().await;
-        let first: Vec<Heard> = node.sink.heard.lock().drain(..2).collect();
-        assert_eq!(first, [Heard::Up, Heard::Everything]);
+        let first: Vec<ReceivedHint> = node.sink.received.lock().drain(..2).collect();
+        assert_eq!(first, [ReceivedHint::Up, ReceivedHint::Everything]);
         node
     }
 
@@ -255,14 +255,14 @@ impl Node {
         self.store.close().await;
     }
 
-    /// Ends the feed without a farewell, as a crash would.
+    /// Ends the feed without saying bye, as a crash would.
     pub(crate) async fn crash(self) {
         let store = self.store.clone();
         self.abort().await;
         store.close().await;
     }
 
-    /// Drops the feed halfway, and the store.
+    /// Drops the feed while it runs, and the store.
     pub(crate) async fn abort(self) {
         self.feed.abort();
         let _ = self.feed.await;
@@ -290,7 +290,7 @@ impl Proxy {
         Self { address, mode, cut, _task: task }
     }
 
-    /// A database of the tests' PostgreSQL, reached through the proxy.
+    /// Returns the URL of a database of the tests' PostgreSQL through the proxy.
     pub(crate) fn url(&self, direct: &str) -> String {
         let (host, port) = upstream();
         direct.replacen(&format!("{host}:{port}"), &self.address.to_string(), 1)
@@ -301,17 +301,17 @@ impl Proxy {
         self.cut.notify_waiters();
     }
 
-    /// Swallows everything, on open connections too, without closing them.
+    /// Discards all bytes, on open connections too, without closing them.
     pub(crate) fn black_hole(&self) {
         self.mode.store(BLACK_HOLE, Ordering::SeqCst);
     }
 
-    /// Closes new connections at once.
+    /// Closes new connections immediately.
     pub(crate) fn refuse(&self) {
         self.mode.store(REFUSE, Ordering::SeqCst);
     }
 
-    /// Lets new bytes and connections through again.
+    /// Forwards new bytes and connections again.
     pub(crate) fn pass(&self) {
         self.mode.store(PASS, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! notify = trigger: which triggers there are when, and what those of queues tell.
+//! Tests notify = trigger: when the triggers are installed, and the hints that those of queues
+//! send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use wakeline_core::{
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
 use wakeline_store::{HintFeed, PushItem, QueueStore, StoreAdmin};
 
-use crate::support::{Heard, Node, Recorder, TestSchema, change};
+use crate::support::{Node, ReceivedHint, Recorder, TestSchema, change};
 
-/// How many there are under notify = trigger.
+/// The number of triggers under notify = trigger.
 const TRIGGERS: i64 = 21;
 
 pub(crate) fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
@@ -25,12 +26,12 @@ async fn triggers(schema: &TestSchema) -> i64 {
     schema.client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
 }
 
-/// Runs a script in which `@` stands for the schema.
+/// Runs a script after replacing `@` by the schema.
 pub(crate) async fn run(schema: &TestSchema, script: &str) {
     schema.client().await.batch_execute(&script.replace('@', &schema.name)).await.expect("runs");
 }
 
-/// A queue with some partitions and a sleeping group, made by hand.
+/// The rows of a queue with some partitions and a sleeping group.
 pub(crate) async fn fill(schema: &TestSchema, partitions: u32) {
     let script = format!(
         "INSERT INTO @.queues (name, namespace, task, created_at) VALUES ('n.t', 'n', 't', now());
@@ -58,7 +59,7 @@ fn in_partition(partition: &str) -> Change {
     }
 }
 
-/// The design's `test_triggers_created_on_migration`: a setting creates them here.
+/// A node installs or removes the triggers when it starts, depending on its `notify` setting.
 #[tokio::test]
 async fn the_modes_can_be_switched_back_and_forth() {
     let schema = TestSchema::new().await;
@@ -88,31 +89,31 @@ async fn many_nodes_may_install_the_triggers_at_once() {
 }
 
 #[tokio::test]
-async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
+async fn rows_stored_by_any_session_are_notified_with_all_their_topics() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 2).await;
     run(&schema, SEGMENTS).await;
     node.sink.until_changed("n.t").await;
     // One statement, one notification.
-    let told = vec![in_partition("p1"), in_partition("p2")];
-    assert_eq!(node.sink.take(), [Heard::Changed(told)]);
+    let expected = vec![in_partition("p1"), in_partition("p2")];
+    assert_eq!(node.sink.take(), [ReceivedHint::Changed(expected)]);
     node.stop().await;
 }
 
 #[tokio::test]
-async fn rows_of_many_partitions_are_told_as_everything() {
+async fn rows_of_many_partitions_are_notified_as_everything() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 1000).await;
     run(&schema, SEGMENTS).await;
     node.sink.until_joined().await;
-    assert_eq!(node.sink.take(), [Heard::Everything]);
+    assert_eq!(node.sink.take(), [ReceivedHint::Everything]);
     node.stop().await;
 }
 
 #[tokio::test]
-async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
+async fn a_cursor_that_becomes_due_is_notified_to_its_group_and_a_lease_is_not() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 1).await;
@@ -132,10 +133,10 @@ async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
     run(&schema, "UPDATE @.cursors SET parked = 1").await;
     run(&schema, "UPDATE @.cursors SET due_at = now()").await;
     let now = Change { group: GroupName::new("g").ok(), ..in_partition("p1") };
-    let expected = Heard::Changed(vec![now.clone()]);
-    node.sink.until("due now", |heard| *heard == expected).await;
-    let heard = node.sink.take();
-    let [Heard::Changed(later), last] = heard.as_slice() else { panic!("{heard:?}") };
+    let expected = ReceivedHint::Changed(vec![now.clone()]);
+    node.sink.until("due now", |received| *received == expected).await;
+    let received = node.sink.take();
+    let [ReceivedHint::Changed(later), last] = received.as_slice() else { panic!("{received:?}") };
     assert_eq!(*last, expected);
     assert!(later[0].due_in > Duration::from_secs(50), "{later:?}");
     assert_eq!(Change { due_in: Duration::ZERO, ..later[0].clone() }, now);
@@ -158,7 +159,7 @@ async fn triggers_of_an_older_release_are_replaced() {
     assert_eq!(triggers(&schema).await, TRIGGERS);
     store.close().await;
 
-    // A node of that release puts its own back, under the names of ours.
+    // A node of that release installs its own triggers again, with the same names.
     run(&schema, &old.replace("CREATE TRIGGER", "CREATE OR REPLACE TRIGGER")).await;
     let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
     let sql = "SELECT count(*) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
@@ -192,7 +193,7 @@ async fn a_node_without_triggers_leaves_those_of_one_that_listens() {
     node.stop().await;
     other.stop().await;
     PostgresStore::connect(schema.options()).await.expect("a store").close().await;
-    assert_eq!(triggers(&schema).await, 0, "nobody wants them any more");
+    assert_eq!(triggers(&schema).await, 0, "no node needs them any more");
 }
 
 #[tokio::test]
@@ -212,12 +213,12 @@ async fn a_node_that_listens_puts_triggers_back_that_were_taken_away_before() {
     feeding.await.expect("no panic");
 }
 
-/// Only rows of sessions that are no node's are noticed late then.
+/// Then only rows of sessions that do not belong to a node are noticed late.
 #[tokio::test]
-async fn a_node_that_cannot_install_triggers_hears_other_nodes() {
+async fn a_node_that_cannot_install_triggers_receives_hints_of_other_nodes() {
     let schema = TestSchema::new().await;
     let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
-    // Takes the triggers away, because the first node does not listen yet.
+    // This node removes the triggers, because the first node does not listen yet.
     let other = Node::start(schema.options()).await;
     // The function is that of the release, in a schema beside the main one.
     let refuse = "DO $do$ BEGIN EXECUTE format('
@@ -255,7 +256,7 @@ fn item(queue: &QueueName) -> PushItem {
     }
 }
 
-/// What a node writes is hinted after its commit, and not by triggers as well.
+/// For its own writes, a node sends hints after the commit, and the triggers send none.
 #[tokio::test]
 async fn what_a_node_writes_is_hinted_once_whatever_its_mode() {
     let schema = TestSchema::new().await;
@@ -265,14 +266,14 @@ async fn what_a_node_writes_is_hinted_once_whatever_its_mode() {
     let name = QueueName::new("n.t").expect("valid");
     other.store.push(vec![item(&name)]).await.expect("stored");
     node.sink.until_changed("n.t").await;
-    other.store.tell(&[change("marker")]);
+    other.store.notify(&[change("marker")]);
     node.sink.until_changed("marker").await;
-    let heard = node.sink.take();
-    let about = |heard: &&Heard| match heard {
-        Heard::Changed(changes) => changes.iter().any(|change| change.queue == name),
+    let received = node.sink.take();
+    let about = |received: &&ReceivedHint| match received {
+        ReceivedHint::Changed(changes) => changes.iter().any(|change| change.queue == name),
         _ => false,
     };
-    assert_eq!(heard.iter().filter(about).count(), 1, "{heard:?}");
+    assert_eq!(received.iter().filter(about).count(), 1, "{received:?}");
     node.stop().await;
     other.stop().await;
 }
@@ -285,15 +286,15 @@ async fn after_commit_leaves_the_writing_transaction_alone() {
     fill(&schema, 1).await;
     run(&schema, SEGMENTS).await;
     // Notifications arrive in order, so this one would come after any of the insert.
-    other.store.tell(&[change("marker")]);
+    other.store.notify(&[change("marker")]);
     node.sink.until_changed("marker").await;
-    assert_eq!(node.sink.take(), [Heard::Changed(vec![change("marker")])]);
+    assert_eq!(node.sink.take(), [ReceivedHint::Changed(vec![change("marker")])]);
     node.stop().await;
     other.stop().await;
 }
 
 #[tokio::test]
-async fn nobody_else_may_use_trigger_functions_that_run_with_the_rights_of_their_owner() {
+async fn trigger_functions_with_their_owners_rights_cannot_be_used_by_other_roles() {
     let schema = TestSchema::new().await;
     let sql = "SELECT p.proname::text, has_function_privilege('public', p.oid, 'EXECUTE')
         FROM pg_proc p WHERE p.pronamespace = $1::text::regnamespace AND p.prosecdef

@@ -1,4 +1,4 @@
-//! notify = trigger: what rows that other sessions write tell, table by table.
+//! Tests notify = trigger: the hints for rows that other sessions write, by table.
 
 use std::time::Duration;
 
@@ -9,28 +9,30 @@ use wakeline_core::{
 use wakeline_postgres::{NotifyMode, PostgresStore};
 use wakeline_store::StoreAdmin;
 
-use crate::support::{Heard, Node, TestSchema};
+use crate::support::{Node, ReceivedHint, TestSchema};
 use crate::trigger::{fill, run, with};
 
-/// A row due this far ahead is told with the time until then.
+/// A row that is due this much later is notified with the time until then.
 const AHEAD: Duration = Duration::from_secs(60);
 
 fn is_ahead(due_in: Duration) -> bool {
     due_in <= AHEAD && due_in > AHEAD - Duration::from_secs(20)
 }
 
-async fn heard_flow(node: &Node, what: FlowWhat, due: impl Fn(Duration) -> bool) {
+async fn received_flow(node: &Node, what: FlowWhat, due: impl Fn(Duration) -> bool) {
     let like = |change: &FlowChange| change.what == what && due(change.due_in);
-    let told = |heard: &Heard| matches!(heard, Heard::Flow(all) if all.iter().any(like));
-    node.sink.until(&format!("{what:?}"), told).await;
-    assert!(node.sink.take().iter().all(|heard| *heard != Heard::Everything));
+    let wanted =
+        |hint: &ReceivedHint| matches!(hint, ReceivedHint::Flow(all) if all.iter().any(like));
+    node.sink.until(&format!("{what:?}"), wanted).await;
+    assert!(node.sink.take().iter().all(|received| *received != ReceivedHint::Everything));
 }
 
-async fn heard_hook(node: &Node, what: HookWhat, due: impl Fn(Duration) -> bool) {
+async fn received_hook(node: &Node, what: HookWhat, due: impl Fn(Duration) -> bool) {
     let like = |change: &HookChange| change.what == what && due(change.due_in);
-    let told = |heard: &Heard| matches!(heard, Heard::Hook(all) if all.iter().any(like));
-    node.sink.until(&format!("{what:?}"), told).await;
-    assert!(node.sink.take().iter().all(|heard| *heard != Heard::Everything));
+    let wanted =
+        |hint: &ReceivedHint| matches!(hint, ReceivedHint::Hook(all) if all.iter().any(like));
+    node.sink.until(&format!("{what:?}"), wanted).await;
+    assert!(node.sink.take().iter().all(|received| *received != ReceivedHint::Everything));
 }
 
 fn at_once(due_in: Duration) -> bool {
@@ -46,29 +48,28 @@ fn greet() -> FlowWhat {
     FlowWhat::Turn(Capability::new("greet").expect("valid"))
 }
 
-/// The design's `test_notify_emitted_on_orchestrator_insert` and
-/// `test_notify_payload_contains_visible_at`.
+/// Inserted messages of instances are notified, and the notification contains the due time.
 #[tokio::test]
-async fn messages_of_instances_make_their_lanes_due_and_are_told_with_their_time() {
+async fn messages_of_instances_make_their_lanes_due_and_are_notified_with_their_time() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     run(&schema, LANE).await;
     let insert = "INSERT INTO @.flow_messages (lane_id, seq, visible_at, starts, payload)
         SELECT lane_id, next_seq, now() + interval '1 min', false, '{}' FROM @.flow_lanes";
     run(&schema, insert).await;
-    heard_flow(&node, greet(), is_ahead).await;
+    received_flow(&node, greet(), is_ahead).await;
     run(&schema, "UPDATE @.flow_messages SET visible_at = now()").await;
-    heard_flow(&node, greet(), at_once).await;
+    received_flow(&node, greet(), at_once).await;
     let sql = "SELECT next_seq, due_at <= now() FROM wakeline.flow_lanes";
     let row = schema.client().await.query_one(sql, &[]).await.expect("read");
     assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (2, true));
     run(&schema, "UPDATE @.flow_lanes SET due_at = now() + interval '1 min'").await;
-    heard_flow(&node, greet(), is_ahead).await;
+    received_flow(&node, greet(), is_ahead).await;
     node.stop().await;
 }
 
 #[tokio::test]
-async fn a_message_moved_behind_the_back_of_a_turn_is_not_taken_for_one_of_its_own() {
+async fn a_message_moved_during_a_turn_is_not_taken_for_one_of_its_own() {
     let schema = TestSchema::new().await;
     let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
     run(&schema, LANE).await;
@@ -85,9 +86,9 @@ async fn a_message_moved_behind_the_back_of_a_turn_is_not_taken_for_one_of_its_o
     store.close().await;
 }
 
-/// The design's `test_notify_emitted_on_worker_insert`.
+/// Inserted activities are notified.
 #[tokio::test]
-async fn activities_are_told_to_those_who_take_their_tag_and_know_their_name() {
+async fn activities_are_notified_to_workers_that_take_their_tag_and_name() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     run(&schema, LANE).await;
@@ -109,22 +110,22 @@ async fn activities_are_told_to_those_who_take_their_tag_and_know_their_name() {
     let tag = "(SELECT tag_id FROM @.flow_tags)";
     let name = "(SELECT name_id FROM @.flow_activity_names)";
     run(&schema, &work(1, "0", "0")).await;
-    heard_flow(&node, route(None, None), at_once).await;
+    received_flow(&node, route(None, None), at_once).await;
     run(&schema, &work(2, tag, "0")).await;
-    heard_flow(&node, route(Some("gpu"), None), at_once).await;
+    received_flow(&node, route(Some("gpu"), None), at_once).await;
     run(&schema, &work(3, "0", name)).await;
-    heard_flow(&node, route(None, Some("draw")), at_once).await;
+    received_flow(&node, route(None, Some("draw")), at_once).await;
     run(&schema, &work(4, tag, name)).await;
-    heard_flow(&node, route(Some("gpu"), Some("draw")), at_once).await;
+    received_flow(&node, route(Some("gpu"), Some("draw")), at_once).await;
     let later = "UPDATE @.flow_work SET state = 1, due_at = now() + interval '1 min'
         WHERE activity = 1";
     run(&schema, later).await;
-    heard_flow(&node, route(None, None), is_ahead).await;
+    received_flow(&node, route(None, None), is_ahead).await;
     node.stop().await;
 }
 
 #[tokio::test]
-async fn a_changed_instance_is_told_to_those_who_wait_for_it() {
+async fn a_changed_instance_is_notified_to_its_waiters() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     let instance = "INSERT INTO @.flow_instances
@@ -133,12 +134,12 @@ async fn a_changed_instance_is_told_to_those_who_wait_for_it() {
         UPDATE @.flow_instances SET status = 'half', status_version = 1";
     run(&schema, instance).await;
     let outcome = FlowWhat::Outcome(InstanceId::new("i").expect("valid"));
-    heard_flow(&node, outcome, at_once).await;
+    received_flow(&node, outcome, at_once).await;
     node.stop().await;
 }
 
 #[tokio::test]
-async fn deliveries_make_their_endpoints_due_and_are_told_with_their_time() {
+async fn deliveries_make_their_endpoints_due_and_are_notified_with_their_time() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     let pulled = EndpointId::generate();
@@ -157,16 +158,16 @@ async fn deliveries_make_their_endpoints_due_and_are_told_with_their_time() {
         )
     };
     run(&schema, &insert(false, "now() + interval '1 min'")).await;
-    heard_hook(&node, HookWhat::Push, is_ahead).await;
+    received_hook(&node, HookWhat::Push, is_ahead).await;
     run(&schema, &insert(true, "now()")).await;
-    heard_hook(&node, HookWhat::Pull(pulled), at_once).await;
+    received_hook(&node, HookWhat::Pull(pulled), at_once).await;
     run(&schema, "UPDATE @.hook_deliveries SET due_at = now()").await;
-    heard_hook(&node, HookWhat::Push, at_once).await;
+    received_hook(&node, HookWhat::Push, at_once).await;
     node.stop().await;
 }
 
 #[tokio::test]
-async fn background_work_of_webhooks_is_told_when_it_is_added_and_when_a_job_is_reopened() {
+async fn background_work_of_webhooks_is_notified_when_it_is_added_and_when_a_job_is_reopened() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     let job = "INSERT INTO @.hook_jobs
@@ -176,22 +177,25 @@ async fn background_work_of_webhooks_is_told_when_it_is_added_and_when_a_job_is_
         VALUES (gen_random_uuid(), gen_random_uuid(), '{}')";
     for write in [job, "UPDATE @.hook_jobs SET finished_at = NULL", fan_out] {
         run(&schema, write).await;
-        heard_hook(&node, HookWhat::Chores, at_once).await;
+        received_hook(&node, HookWhat::Background, at_once).await;
     }
     node.stop().await;
 }
 
 #[tokio::test]
-async fn parked_and_scheduled_messages_are_told_with_their_time() {
+async fn parked_and_scheduled_messages_are_notified_with_their_time() {
     let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 1).await;
-    let heard = async |what: &str, group: Option<&str>, due: fn(Duration) -> bool| {
+    let received = async |what: &str, group: Option<&str>, due: fn(Duration) -> bool| {
         let like = |change: &Change| {
             change.group.as_ref().map(GroupName::as_str) == group && due(change.due_in)
         };
-        let told = |heard: &Heard| matches!(heard, Heard::Changed(all) if all.iter().any(like));
-        node.sink.until(what, told).await;
+        let wanted = |hint: &ReceivedHint| match hint {
+            ReceivedHint::Changed(all) => all.iter().any(like),
+            _ => false,
+        };
+        node.sink.until(what, wanted).await;
         node.sink.take();
     };
     let parked = "INSERT INTO @.retries
@@ -199,16 +203,16 @@ async fn parked_and_scheduled_messages_are_told_with_their_time() {
             SELECT partition_id, group_id, 0, 1, now() + interval '1 h', false FROM @.cursors;
         UPDATE @.cursors SET due_at = now() + interval '1 min', parked = 1";
     run(&schema, parked).await;
-    heard("the cursor", Some("g"), is_ahead).await;
+    received("the cursor", Some("g"), is_ahead).await;
     run(&schema, "UPDATE @.retries SET due_at = now()").await;
-    heard("the parked message", Some("g"), at_once).await;
+    received("the parked message", Some("g"), at_once).await;
     let scheduled = "INSERT INTO @.scheduled
         (queue_id, partition_id, deliver_at, id, txn_id, scheduled_at, payload)
         SELECT queue_id, partition_id, now() + interval '1 min', gen_random_uuid(), 't', now(),
             '{}' FROM @.partitions";
     run(&schema, scheduled).await;
-    heard("the scheduled message", None, is_ahead).await;
+    received("the scheduled message", None, is_ahead).await;
     run(&schema, "UPDATE @.scheduled SET deliver_at = now()").await;
-    heard("the moved message", None, at_once).await;
+    received("the moved message", None, at_once).await;
     node.stop().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::Selector;
-use wakeline_queue::{Pop, Popped, QueueError, QueueService, QueueServiceOptions};
+use wakeline_queue::{PopCommand, PopOutcome, QueueError, QueueService, QueueServiceOptions};
 use wakeline_store::StoreError;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
@@ -19,8 +19,8 @@ fn node() -> (Arc<FaultingStore>, QueueService) {
     (store, service)
 }
 
-fn auto_ack(wait: Option<Duration>) -> Pop {
-    Pop { auto_ack: true, ..pop(Selector::Queue(queue()), wait) }
+fn auto_ack(wait: Option<Duration>) -> PopCommand {
+    PopCommand { auto_ack: true, ..pop(Selector::Queue(queue()), wait) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +41,7 @@ async fn an_auto_ack_pop_waits_on_if_nothing_was_done() {
     service.push(vec![item("p")]).await.expect("pushed");
     store.fail_operation("claim", 1, Fault::Before);
     let outcome = service.pop(auto_ack(WAIT)).await;
-    assert!(matches!(outcome, Ok(Popped::Granted(_))), "{outcome:?}");
+    assert!(matches!(outcome, Ok(PopOutcome::Claimed(_))), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,5 +50,5 @@ async fn a_pop_with_a_lease_finds_what_the_lost_claim_took() {
     service.push(vec![item("p")]).await.expect("pushed");
     store.fail_operation("claim", 1, Fault::After);
     let outcome = service.pop(pop(Selector::Queue(queue()), WAIT)).await;
-    assert!(matches!(outcome, Ok(Popped::Granted(_))), "{outcome:?}");
+    assert!(matches!(outcome, Ok(PopOutcome::Claimed(_))), "{outcome:?}");
 }

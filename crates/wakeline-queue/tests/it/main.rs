@@ -1,12 +1,12 @@
-//! The queue service over the oracle, under paused time.
+//! The queue service on the oracle, with paused time.
 
-mod figures;
-mod keeper;
+mod capacity;
+mod housekeeper;
 mod lost_answers;
 mod maintenance;
-mod room;
 mod service;
 mod slow;
+mod slow_counts;
 mod slow_stats;
-mod slow_tally;
+mod statistics;
 mod traces;

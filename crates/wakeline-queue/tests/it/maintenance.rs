@@ -1,4 +1,4 @@
-//! Maintenance of the slow store, passed on.
+//! Maintenance of the slow store: all calls are passed on.
 
 use async_trait::async_trait;
 use wakeline_store::{Maintenance, MaintenanceSet, QueueMaintenance, SetMaintenance, StoreError};

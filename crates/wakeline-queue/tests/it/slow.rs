@@ -10,19 +10,20 @@ use wakeline_core::{
     TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened,
-    Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, Page, PartitionDetail, PatchQueue, PushItem, PushReply, QueueAdmin,
-    QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages,
-    QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek,
-    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    BrowsePosition, ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail,
+    GroupPartition, GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport,
+    Intervention, InterventionOutcome, LineClaim, LineOutcome, ListedMessages, Losses,
+    MessageDetail, MessageFilter, MessageKey, Page, PartitionDetail, PatchQueue, PushItem,
+    PushReply, QueueAdmin, QueueBackgroundReport, QueueDeadLetters, QueueDetail, QueueGroups,
+    QueueKeeper, QueueMessages, QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter,
+    ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo,
+    TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
 pub(crate) const SLOW: Duration = Duration::from_secs(1);
 
-/// The oracle, with every hot call followed by a pause after its commit.
+/// The oracle, with a pause after the commit of every frequent call.
 pub(crate) struct SlowStore(pub(crate) MemoryStore);
 
 async fn slowly<T>(call: impl Future<Output = T>) -> T {
@@ -149,8 +150,8 @@ impl QueueDeadLetters for SlowStore {
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
         self.0.cancel_redrive(job).await
     }
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
-        slowly(self.0.do_queue_chores(rows)).await
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError> {
+        slowly(self.0.run_queue_background(rows)).await
     }
 }
 
@@ -169,7 +170,7 @@ impl QueueMessages for SlowStore {
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError> {
         self.0.browse(filter, place, limit).await
@@ -180,7 +181,7 @@ impl QueueMessages for SlowStore {
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError> {
         slowly(self.0.intervene(message, group, intervention)).await
     }
 

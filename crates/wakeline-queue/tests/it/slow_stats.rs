@@ -1,4 +1,4 @@
-//! Figures over time: passed on.
+//! Statistics: all calls are passed on.
 
 use async_trait::async_trait;
 use wakeline_store::{

@@ -1,16 +1,17 @@
-//! Traces of the slow store, passed on.
+//! Traces of the slow store: all calls are passed on.
 
 use async_trait::async_trait;
 use wakeline_core::TraceName;
 use wakeline_store::{
-    MessageKey, NamedTraces, NewTrace, Page, QueueTraces, StoreError, Trace, TraceNames, Traced,
+    AddTraceOutcome, MessageKey, NamedTraces, NewTrace, Page, QueueTraces, StoreError, Trace,
+    TraceNames,
 };
 
 use crate::slow::SlowStore;
 
 #[async_trait]
 impl QueueTraces for SlowStore {
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError> {
         self.0.add_trace(trace).await
     }
 

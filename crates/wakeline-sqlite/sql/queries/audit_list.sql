@@ -1,4 +1,4 @@
--- Administrative acts, newest first. Called by: access::audit.
+-- Audit events, newest first.
 SELECT number, at, actor, act, target, detail FROM audit
 WHERE (?1 IS NULL OR number < ?1) AND (?2 IS NULL OR actor = ?2)
     AND (?3 IS NULL OR act = ?3) AND (?4 IS NULL OR target = ?4)

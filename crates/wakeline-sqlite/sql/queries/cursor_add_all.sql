@@ -1,5 +1,5 @@
--- Gives a new group a cursor at the beginning of every partition of its queue. ?3 delay, ?4 window.
--- Called by: group::add_group.
+-- Adds a cursor at the beginning of every partition of a queue for a new group. ?3 is the delay, ?4
+-- the window.
 INSERT INTO cursors (partition_id, group_id, next_offset, freed_at, due_at)
 SELECT p.partition_id, ?2, coalesce((SELECT m.offset FROM messages m WHERE m.partition_id = p.partition_id
                                      ORDER BY m.offset LIMIT 1), p.next_offset), 0,

@@ -1,4 +1,3 @@
--- Gives every group of a queue a cursor for a new partition.
--- Called by: group::ensure_partition.
+-- Adds a cursor for every group of a queue to a new partition.
 INSERT INTO cursors (partition_id, group_id, next_offset, freed_at)
 SELECT ?1, group_id, 0, ?3 FROM groups WHERE queue_id = ?2

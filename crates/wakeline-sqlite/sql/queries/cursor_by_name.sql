@@ -1,5 +1,4 @@
--- A cursor by its partition and its group's name.
--- Called by: Cursor::named, for settlements.
+-- A cursor by its partition and its group's name, as settlements name it.
 SELECT c.partition_id, c.group_id, c.next_offset, c.due_at, c.freed_at, c.parked,
        c.lease_token, c.lease_until, c.lease_start, c.lease_set,
        p.queue_id, p.name, p.next_offset, p.last_push_at,

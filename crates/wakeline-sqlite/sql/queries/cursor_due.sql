@@ -1,3 +1,2 @@
--- Corrects when a cursor may have something.
--- Called by: claim::corrected, claim::set_aside, configure::correct_due_times.
+-- Corrects the due time of a cursor.
 UPDATE cursors SET due_at = ?3 WHERE partition_id = ?1 AND group_id = ?2

@@ -1,5 +1,4 @@
--- A cursor with what it needs to know of its partition.
--- Called by: Cursor::read.
+-- A cursor with the columns of its partition that claims need.
 SELECT c.partition_id, c.group_id, c.next_offset, c.due_at, c.freed_at, c.parked,
        c.lease_token, c.lease_until, c.lease_start, c.lease_set,
        p.queue_id, p.name, p.next_offset, p.last_push_at,

@@ -1,6 +1,5 @@
--- Puts the cursors of a group at the end of every partition of a queue, or of one of them (?4); what
--- they held is let go.
--- Called by: groups::seek.
+-- Moves the cursors of a group to the end of every partition of a queue, or of one partition (?4),
+-- and ends their leases.
 UPDATE cursors
 SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = cursors.partition_id),
     due_at = NULL, freed_at = ?3, parked = 0,

@@ -1,5 +1,4 @@
--- Writes everything of a cursor that a claim or the end of a lease may change.
--- Called by: Cursor::write.
+-- Writes all columns of a cursor that a claim or the end of a lease may change.
 UPDATE cursors
 SET next_offset = ?3, due_at = ?4, freed_at = ?5, parked = ?6,
     lease_token = ?7, lease_until = ?8, lease_start = ?9, lease_set = ?10,

@@ -1,3 +1,2 @@
--- Changes when another connection has committed since this one last looked.
--- Called by: Cache::validate, inside the write transaction.
+-- A number that changes when another connection has committed since this connection last read it.
 PRAGMA data_version

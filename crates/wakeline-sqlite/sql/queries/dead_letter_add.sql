@@ -1,5 +1,4 @@
 -- Copies a message to the dead letters of a group.
--- Called by: Cursor::bury.
 INSERT INTO dead_letters (queue_id, partition_id, offset, group_name, id, transaction_id, trace_id,
                           producer, created_at, payload, failures, error, failed_at)
 SELECT g.queue_id, m.partition_id, m.offset, g.name, m.id, m.transaction_id, m.trace_id,

@@ -1,6 +1,5 @@
--- How many dead letters there are, of all queues or of one (?1).
--- ?2 to ?7: only of this group, partition, number, from, before, with this in its error.
--- Called by: dead::count.
+-- The number of dead letters, of all queues or of one (?1). ?2 to ?7 filter by group, partition,
+-- number, time from, time before, and text in the error.
 SELECT count(*)
 FROM dead_letters d CROSS JOIN partitions p ON p.partition_id = d.partition_id
 WHERE (?1 IS NULL OR d.queue_id = ?1) AND (?2 IS NULL OR d.group_name = ?2) AND (?3 IS NULL OR p.name = ?3)

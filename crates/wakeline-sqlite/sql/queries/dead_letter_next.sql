@@ -1,6 +1,6 @@
--- The next (?10) dead letters of a job: behind its place (?8), up to its last (?9); of all queues or of one (?1).
--- ?2 to ?7: only of this group, partition, number, from, before, with this in its error.
--- Called by: redrive::go_on.
+-- The next ?10 dead letters of a redrive: after its position (?8) and up to its last one (?9), of
+-- all queues or of one (?1). ?2 to ?7 filter by group, partition, number, time from, time before,
+-- and text in the error.
 SELECT d.dead_letter_id, d.id, d.transaction_id, d.partition_id, q.name, p.name, d.group_name,
        d.error, d.failures, d.payload, d.producer, d.created_at, d.failed_at, d.trace_id, d.offset
 FROM dead_letters d

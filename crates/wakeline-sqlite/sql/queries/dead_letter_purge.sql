@@ -1,6 +1,5 @@
--- Removes some (?8) dead letters, of all queues or of one (?1).
--- ?2 to ?7: only of this group, partition, number, from, before, with this in its error.
--- Called by: dead::purge.
+-- Removes up to ?8 dead letters, of all queues or of one (?1). ?2 to ?7 filter by group, partition,
+-- number, time from, time before, and text in the error.
 DELETE FROM dead_letters WHERE dead_letter_id IN (
     SELECT d.dead_letter_id
     FROM dead_letters d CROSS JOIN partitions p ON p.partition_id = d.partition_id

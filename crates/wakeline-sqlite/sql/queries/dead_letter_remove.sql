@@ -1,2 +1,2 @@
--- Removes a dead letter. Called by: redrive::redrive_one.
+-- Removes one dead letter.
 DELETE FROM dead_letters WHERE dead_letter_id = ?1

@@ -1,3 +1,2 @@
--- Gives a name of activities a number.
--- Called by: names::ensure_activity.
+-- Assigns a number to an activity name.
 INSERT INTO activity_names (name) VALUES (?1)

@@ -1,3 +1,2 @@
--- The numbers of all names of activities.
--- Called by: names::activities.
+-- The numbers of all activity names.
 SELECT name_id FROM activity_names

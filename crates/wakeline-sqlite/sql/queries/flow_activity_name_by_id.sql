@@ -1,3 +1,2 @@
--- A name of activities by its number.
--- Called by: names::route.
+-- An activity name by its number.
 SELECT name FROM activity_names WHERE name_id = ?1

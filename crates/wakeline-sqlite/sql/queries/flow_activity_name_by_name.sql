@@ -1,3 +1,2 @@
--- The number of a name of activities.
--- Called by: names::activity.
+-- The number of an activity name.
 SELECT name_id FROM activity_names WHERE name = ?1

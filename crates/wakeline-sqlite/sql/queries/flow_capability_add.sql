@@ -1,3 +1,2 @@
--- Gives a capability a number.
--- Called by: names::ensure_capability.
+-- Assigns a number to a capability.
 INSERT INTO capabilities (name) VALUES (?1)

@@ -1,3 +1,2 @@
 -- The numbers of all capabilities.
--- Called by: names::capabilities.
 SELECT capability_id FROM capabilities

@@ -1,5 +1,4 @@
--- How much waits in the whole store at ?1.
--- Called by: read::depths.
+-- Counts of waiting and leased messages and activities, and of history, in the whole store at ?1.
 SELECT (SELECT count(*) FROM lane_messages),
        (SELECT count(*) FROM lane_messages WHERE visible_at > ?1),
        (SELECT count(*) FROM lanes WHERE lease_until > ?1),

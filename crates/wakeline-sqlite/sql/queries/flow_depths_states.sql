@@ -1,5 +1,4 @@
--- How many instances there are in each state.
--- Called by: read::depths.
+-- The number of instances in each state.
 SELECT state, count(*) FROM instances GROUP BY state
 UNION ALL
 SELECT 'pending', count(*) FROM lanes l

@@ -1,3 +1,2 @@
--- Removes some values of a lane.
--- Called by: delete::erase.
+-- Removes some key-value entries of a lane.
 DELETE FROM kv WHERE lane_id = ?1 AND key IN (SELECT k.key FROM kv k WHERE k.lane_id = ?1 LIMIT ?2)

@@ -1,4 +1,3 @@
 -- The executions of an instance, oldest first.
--- Called by: read::executions.
 SELECT execution, version, state, output, last_event, history_bytes, started_at, ended_at
 FROM executions WHERE lane_id = ?1 ORDER BY execution

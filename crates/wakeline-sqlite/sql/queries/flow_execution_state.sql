@@ -1,3 +1,2 @@
--- How an execution stands.
--- Called by: WorkRow::state.
+-- The state of an execution.
 SELECT state FROM executions WHERE lane_id = ?1 AND execution = ?2

@@ -1,4 +1,3 @@
 -- The batches of an execution that begin at an event or later.
--- Called by: instance::batches.
 SELECT first_event, last_event, events FROM history
 WHERE lane_id = ?1 AND execution = ?2 AND first_event >= ?3 ORDER BY first_event

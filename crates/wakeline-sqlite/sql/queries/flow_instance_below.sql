@@ -1,6 +1,6 @@
--- Children of an instance that were started until ?3, in order, from a place on. A pending one stays that somebody else
--- has started, too: its first turn tells them that the id is taken.
--- Called by: delete::follow.
+-- Children of an instance that were started until ?3, in order, after a position. A pending child
+-- that another parent has started as well stays: its first turn reports to the other parent that
+-- the id is taken.
 SELECT lane_id FROM (
     SELECT lane_id FROM (
         SELECT lane_id FROM instances INDEXED BY instances_parent

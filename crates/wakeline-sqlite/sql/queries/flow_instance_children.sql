@@ -1,5 +1,4 @@
 -- The children of an instance, pending ones included, oldest first.
--- Called by: read::tree.
 SELECT lane_id, instance FROM instances INDEXED BY instances_parent WHERE parent = ?1
 UNION ALL
 SELECT l.lane_id, l.instance FROM lanes l INDEXED BY lanes_parent

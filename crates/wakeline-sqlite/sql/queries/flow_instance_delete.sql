@@ -1,3 +1,2 @@
--- Removes an instance.
--- Called by: delete::remove.
+-- Removes the row of an instance.
 DELETE FROM instances WHERE lane_id = ?1

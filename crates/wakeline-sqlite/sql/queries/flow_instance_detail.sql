@@ -1,5 +1,4 @@
 -- An instance as readers see it.
--- Called by: read::detail.
 SELECT i.lane_id, i.instance, i.name, i.parent, i.parent_event, i.execution, i.state, i.status, i.status_version,
        i.kv_version, i.created_at, i.updated_at, i.ended_at, i.output, l.capability_id, l.suspended, l.reason, e.version
 FROM lanes l

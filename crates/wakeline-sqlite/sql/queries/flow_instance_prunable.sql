@@ -1,7 +1,7 @@
--- A page (?5) of instances that may have old executions, in the order of their lanes, behind ?4: the name of each of
--- which some can be pruned (?2 and ?3: see flow_execution_prunable) and that ended before ?1, if that is given. Enters
--- each instance once: only those with more than one execution are in executions_later.
--- Called by: delete::all_prunable.
+-- A page of up to ?5 instances that may have old executions, in the order of their lanes, after ?4.
+-- The name is returned only for instances that have an execution to prune (?2 and ?3 as in
+-- flow_execution_prunable) and that ended before ?1, if that is given. Each instance is visited
+-- once: the index executions_later contains only instances with more than one execution.
 WITH RECURSIVE later (lane_id, n) AS (
   SELECT * FROM (
     SELECT lane_id, 1 FROM executions INDEXED BY executions_later

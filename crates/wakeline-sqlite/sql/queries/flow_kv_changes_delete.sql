@@ -1,3 +1,2 @@
--- Forgets what an execution changed.
--- Called by: kv::apply, kv::merge, delete::remove.
+-- Removes the key-value changes of the current execution.
 DELETE FROM kv_changes WHERE lane_id = ?1

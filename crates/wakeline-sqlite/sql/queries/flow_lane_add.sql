@@ -1,3 +1,2 @@
--- Makes a lane.
--- Called by: Lanes::ensure.
+-- Inserts an empty lane.
 INSERT INTO lanes (instance) VALUES (?1)

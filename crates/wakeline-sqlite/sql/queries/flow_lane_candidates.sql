@@ -1,4 +1,4 @@
--- Lanes of a capability that can be claimed, in the order in which they became due.
--- Called by: turn::first, for claims. Walks lanes_due.
+-- Lanes of a capability that can be claimed, in the order in which they became due. Walks the index
+-- lanes_due.
 SELECT due_at, lane_id FROM lanes INDEXED BY lanes_due
 WHERE capability_id = ?1 AND due_at <= ?2 ORDER BY due_at, lane_id LIMIT ?3

@@ -1,3 +1,2 @@
--- Removes a lane.
--- Called by: delete::remove.
+-- Removes the row of a lane.
 DELETE FROM lanes WHERE lane_id = ?1

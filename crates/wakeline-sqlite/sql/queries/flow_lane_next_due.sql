@@ -1,4 +1,3 @@
--- When a capability's next lane can be claimed.
--- Called by: turn::next_due.
+-- When the next lane of a capability can be claimed.
 SELECT due_at FROM lanes INDEXED BY lanes_due
 WHERE capability_id = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1

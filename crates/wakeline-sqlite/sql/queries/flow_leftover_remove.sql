@@ -1,3 +1,2 @@
--- Forgets a lane or execution of which nothing is left.
--- Called by: delete::erase.
+-- Removes the record of a lane or an execution of which no rows are left.
 DELETE FROM lane_leftovers WHERE leftover_id = ?1

@@ -1,6 +1,6 @@
--- Ids under which messages may wait and that were never started, behind ?2. Walks lanes_early.
--- Nobody takes a single message out of such a lane, so that its next place says how many there are.
--- Called by: mailbox::early.
+-- Instance ids that were never started and have waiting messages, after ?2. Walks the index
+-- lanes_early. No single message is ever removed from such a lane, so its next sequence number
+-- gives the number of messages.
 SELECT l.instance,
        l.next_seq - 1 AS messages,
        (SELECT min(m.visible_at) FROM lane_messages m WHERE m.lane_id = l.lane_id) AS oldest_at

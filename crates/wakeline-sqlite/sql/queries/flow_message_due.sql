@@ -1,4 +1,3 @@
 -- When the first message of a lane becomes visible.
--- Called by: message::due.
 SELECT visible_at FROM lane_messages INDEXED BY lane_messages_visible
 WHERE lane_id = ?1 ORDER BY visible_at LIMIT 1

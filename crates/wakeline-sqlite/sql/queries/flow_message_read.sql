@@ -1,3 +1,2 @@
--- A message of a lane.
--- Called by: message::fitting.
+-- One message of a lane.
 SELECT seq, attempts, payload FROM lane_messages WHERE lane_id = ?1 AND seq = ?2

@@ -1,3 +1,2 @@
--- Notes that something happened in a session.
--- Called by: session::touch.
+-- Records activity in a session.
 UPDATE sessions SET active_at = ?2 WHERE session = ?1

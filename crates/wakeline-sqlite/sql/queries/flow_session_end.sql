@@ -1,3 +1,2 @@
 -- Ends the live sessions of an owner.
--- Called by: session::end.
 UPDATE sessions INDEXED BY sessions_owner SET until = ?2 WHERE owner = ?1 AND until > ?2

@@ -1,4 +1,3 @@
--- The sessions that somebody owns, by their end.
--- Called by: session::next_end.
+-- The sessions that have an owner, ordered by their end.
 SELECT session, owner, until FROM sessions INDEXED BY sessions_until
 WHERE owner IS NOT NULL ORDER BY until

@@ -1,3 +1,2 @@
--- Who owns a session.
--- Called by: session::taker.
+-- The owner of a session.
 SELECT owner FROM sessions WHERE session = ?1 AND until > ?2

@@ -1,3 +1,2 @@
--- Takes a session away from its owner.
--- Called by: session::release_expired.
+-- Removes the owner of a session.
 UPDATE sessions SET owner = NULL WHERE session = ?1

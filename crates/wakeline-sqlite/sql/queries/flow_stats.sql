@@ -1,3 +1,2 @@
--- How many messages and activities an instance has.
--- Called by: read::stats.
+-- The number of messages and activities of an instance.
 SELECT (SELECT count(*) FROM lane_messages WHERE lane_id = ?1), (SELECT count(*) FROM work WHERE lane_id = ?1)

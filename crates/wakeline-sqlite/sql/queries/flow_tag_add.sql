@@ -1,3 +1,2 @@
--- Gives a tag a number.
--- Called by: names::ensure_tag.
+-- Assigns a number to a tag.
 INSERT INTO tags (name) VALUES (?1)

@@ -1,3 +1,2 @@
 -- The numbers of all tags.
--- Called by: names::tags.
 SELECT tag_id FROM tags

@@ -1,5 +1,5 @@
--- The same of work that was leased or had to wait, longest first.
--- Called by: unclaimed::all. Walks work_due.
+-- Activities of a tag, name and taker that could be claimed at a time and were not, among those
+-- that were leased or delayed before, longest waiting first. Walks the index work_due.
 SELECT l.instance, w.execution, w.activity, w.tag_id, w.name_id, w.due_at
 FROM work w INDEXED BY work_due
 CROSS JOIN lanes l ON l.lane_id = w.lane_id

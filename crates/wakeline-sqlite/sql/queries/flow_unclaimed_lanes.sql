@@ -1,6 +1,5 @@
--- Lanes of a capability that could be claimed at a moment and were not; longest first. Turns of ended instances
--- only clean up, and are left out.
--- Called by: unclaimed::all. Walks lanes_due.
+-- Lanes of a capability that could be claimed at a time and were not, longest waiting first. Lanes
+-- of ended instances are left out, because their turns only clean up. Walks the index lanes_due.
 SELECT l.instance, l.due_at FROM lanes l INDEXED BY lanes_due
 WHERE l.capability_id = ?1 AND l.due_at <= ?2
   AND NOT EXISTS (

@@ -1,5 +1,5 @@
--- Work of a tag, a name and a kind of taker that could be taken at a moment and was not, among the oldest ?5.
--- Called by: unclaimed::all. Walks work_ready.
+-- Activities of a tag, name and taker that could be claimed at a time and were not, among the
+-- oldest ?5. Walks the index work_ready.
 SELECT l.instance, w.execution, w.activity, w.tag_id, w.name_id, w.available_at
 FROM (SELECT * FROM work INDEXED BY work_ready
       WHERE tag_id = ?1 AND name_id = ?2 AND taker = ?3 AND due_at IS NULL ORDER BY work_id LIMIT ?5) w

@@ -1,5 +1,4 @@
--- Messages in the lane of an instance that may begin an execution, in order.
--- Called by: read::waiting_starts.
+-- Messages in the lane of an instance that can start an execution, in order.
 SELECT m.payload FROM lanes l
 JOIN lane_messages m ON m.lane_id = l.lane_id AND m.starts = 1
 WHERE l.instance = ?1

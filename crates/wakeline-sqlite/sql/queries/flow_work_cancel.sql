@@ -1,3 +1,2 @@
--- Takes an activity back.
--- Called by: commit::insert_work.
+-- Removes an activity that was cancelled.
 DELETE FROM work WHERE lane_id = ?1 AND execution = ?2 AND activity = ?3

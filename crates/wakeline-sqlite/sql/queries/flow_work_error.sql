@@ -1,3 +1,2 @@
--- Notes why the last try of an activity failed.
--- Called by: retries::retry.
+-- Records why the last attempt of an activity failed.
 UPDATE work SET last_error = ?2 WHERE work_id = ?1

@@ -1,3 +1,2 @@
--- The routes of the activities that a kind of taker may take.
--- Called by: session::end.
+-- The routes of the activities that a taker may claim.
 SELECT DISTINCT tag_id, name_id FROM work WHERE taker = ?1

@@ -1,3 +1,2 @@
--- What the runtime put into an activity.
--- Called by: line::item.
+-- The payload of an activity.
 SELECT payload FROM work WHERE work_id = ?1

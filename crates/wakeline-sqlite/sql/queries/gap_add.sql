@@ -1,2 +1,2 @@
--- Notes that a message was deleted. Called by: delete::delete.
+-- Records that a message was deleted.
 INSERT INTO gaps (partition_id, offset) VALUES (?1, ?2)

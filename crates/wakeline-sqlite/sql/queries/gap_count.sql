@@ -1,2 +1,2 @@
--- How many messages were deleted from an offset on, before another one. Called by: gap::count.
+-- The number of deleted messages from an offset up to another one, which is exclusive.
 SELECT count(*) FROM gaps WHERE partition_id = ?1 AND offset >= ?2 AND offset < ?3

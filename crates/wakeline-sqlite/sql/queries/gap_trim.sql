@@ -1,2 +1,2 @@
--- Forgets the gaps before an offset. Called by: gap::trim.
+-- Removes the gaps before an offset.
 DELETE FROM gaps WHERE partition_id = ?1 AND offset < ?2

@@ -1,4 +1,3 @@
--- Makes a group of a queue.
--- Called by: group::add_group.
+-- Inserts a group of a queue.
 INSERT INTO groups (queue_id, name, mode, from_at, created_at, polled_at, settled)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)

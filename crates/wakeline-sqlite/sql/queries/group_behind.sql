@@ -1,5 +1,5 @@
--- Partitions in which a group (?1, or any) may have something to do, in a queue (?2) or all.
--- Called by: groups::lagging.
+-- Partitions in which a group (?1, or any) may have messages to read or to settle, in one queue
+-- (?2) or in all.
 SELECT q.name, g.name, g.group_id, p.name, p.partition_id
 FROM groups g
 JOIN queues q ON q.queue_id = g.queue_id

@@ -1,3 +1,2 @@
--- Forgets a group of a queue.
--- Called by: configure::delete_group.
+-- Removes a group of a queue.
 DELETE FROM groups WHERE group_id = ?1

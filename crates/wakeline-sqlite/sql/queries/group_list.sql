@@ -1,5 +1,4 @@
--- Groups, or those of one name (?1), and how far they are behind at ?2.
--- Called by: inspect::groups.
+-- All groups, or those with one name (?1), and how far they are behind at ?2.
 SELECT g.group_id, g.queue_id, g.name, q.name, g.mode, g.from_at, g.created_at,
        count(c.partition_id),
        coalesce(sum(p.next_offset > c.next_offset OR c.parked > 0 OR c.lease_token IS NOT NULL), 0),

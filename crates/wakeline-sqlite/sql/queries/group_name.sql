@@ -1,3 +1,2 @@
--- A group's name.
--- Called by: settle::group_name, AccessStore::groups_of.
+-- The name of a group.
 SELECT name FROM groups WHERE group_id = ?1

@@ -1,3 +1,2 @@
--- The groups of a queue, by name.
--- Called by: inspect::groups_of.
+-- The groups of a queue, ordered by name.
 SELECT group_id, name FROM groups WHERE queue_id = ?1 ORDER BY name

@@ -1,5 +1,4 @@
--- Groups partition by partition: of a group (?1) or all, in a queue (?2) or all.
--- Called by: groups::partitions.
+-- The partitions of one group (?1) or of all, in one queue (?2) or in all, with their cursors.
 SELECT q.name, g.name, g.group_id, p.name, p.partition_id
 FROM groups g
 JOIN queues q ON q.queue_id = g.queue_id

@@ -1,3 +1,2 @@
--- When a group was last polled, as far as that was recorded, and whether it has ever settled anything.
--- Called by: idle::is_poll_due.
+-- The last recorded poll of a group, and whether the group has ever settled a message.
 SELECT polled_at, settled FROM groups WHERE group_id = ?1

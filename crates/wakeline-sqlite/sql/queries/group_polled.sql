@@ -1,2 +1,2 @@
--- Records that a group was polled. Called by: idle::record_poll.
+-- Records that a group was polled.
 UPDATE groups SET polled_at = ?2 WHERE group_id = ?1

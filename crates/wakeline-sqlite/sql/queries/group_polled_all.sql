@@ -1,2 +1,2 @@
--- Counts the groups of a queue as polled. Called by: configure::configure, idle::resume.
+-- Records a poll for every group of a queue.
 UPDATE groups SET polled_at = ?2 WHERE queue_id = ?1

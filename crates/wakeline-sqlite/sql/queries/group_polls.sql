@@ -1,3 +1,3 @@
--- The groups of a queue, with when they were last polled, and whether they have ever settled anything.
--- Called by: idle::holding.
+-- The groups of a queue with their last recorded polls, and whether each has ever settled a
+-- message.
 SELECT group_id, polled_at, settled FROM groups WHERE queue_id = ?1

@@ -1,4 +1,3 @@
 -- Adds an application.
--- Called by: application::add.
 INSERT INTO hook_applications (id, uid, name, rate_limit, metadata, created_at, updated_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)

@@ -1,4 +1,3 @@
--- An application by its user's own id; deleted ones have none.
--- Called by: application::find.
+-- An application by the id that its user chose; deleted applications have none.
 SELECT application_no, id, uid, name, rate_limit, metadata, created_at, updated_at FROM hook_applications
 WHERE uid = ?1

@@ -1,3 +1,2 @@
--- Notes behind which id the endpoints of a deleted application are still to be stopped.
--- Called by: application::stop_some.
+-- Stores the id after which the endpoints of a deleted application are still to be stopped.
 UPDATE hook_applications SET stop_after = ?2 WHERE application_no = ?1

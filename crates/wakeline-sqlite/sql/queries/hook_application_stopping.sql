@@ -1,3 +1,2 @@
--- Behind which id the endpoints of a deleted application are still to be stopped.
--- Called by: application::stop_some.
+-- The id after which the endpoints of a deleted application are still to be stopped.
 SELECT stop_after FROM hook_applications WHERE application_no = ?1

@@ -1,5 +1,5 @@
--- Keeps an attempt. One of its id that is there stays as it is: no line of deliveries may end at it.
--- Called by: attempt::log, attempt::log_unknown.
+-- Adds an attempt to the log. An existing attempt with the same id stays unchanged, because an
+-- error here would block the other deliveries of the claim.
 INSERT INTO hook_attempts (application_no, id, endpoint_no, message_no, number, outcome, manual, began_at, took, status,
                            response, error, url)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)

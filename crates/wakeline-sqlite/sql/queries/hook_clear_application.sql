@@ -1,3 +1,2 @@
--- Removes a deleted application of which nothing is left.
--- Called by: chore::forget_if_empty.
+-- Removes a deleted application of which no other rows are left.
 DELETE FROM hook_applications WHERE application_no = ?1 AND deleted_at IS NOT NULL

@@ -1,5 +1,5 @@
--- Removes some deliveries of an application.
--- Called by: chore::clear. Walks the index over endpoint and message, endpoint by endpoint.
+-- Removes some deliveries of an application. Walks the index over endpoint and message, endpoint by
+-- endpoint.
 DELETE FROM hook_deliveries WHERE delivery_no IN (
     SELECT d.delivery_no
     FROM hook_endpoints e INDEXED BY hook_endpoints_application

@@ -1,3 +1,2 @@
--- Removes what is left of an application's endpoints.
--- Called by: chore::forget_if_empty.
+-- Removes the remaining endpoints of an application.
 DELETE FROM hook_endpoints WHERE application_no = ?1

@@ -1,5 +1,5 @@
--- Removes some lanes of an application's endpoints, which go with it.
--- Called by: chore::clear, after clear_secrets.
+-- Removes some lanes of an application's endpoints. Must run after hook_clear_secrets with the same
+-- parameters.
 DELETE FROM hook_lanes WHERE endpoint_no IN (
     SELECT e.endpoint_no
     FROM hook_endpoints e INDEXED BY hook_endpoints_application

@@ -1,5 +1,4 @@
--- Whether anything is left of an application: attempts, deliveries and messages go before lanes.
--- Called by: chore::forget_if_empty.
+-- Whether an application has rows left. Attempts, deliveries and messages are removed before lanes.
 SELECT 1 FROM hook_messages INDEXED BY hook_messages_order WHERE application_no = ?1
 UNION ALL
 SELECT 1 FROM hook_endpoints e INDEXED BY hook_endpoints_application

@@ -1,5 +1,5 @@
--- Removes the keys of the endpoints whose lanes go next.
--- Called by: chore::clear, before clear_lanes.
+-- Removes the signing keys of the endpoints whose lanes hook_clear_lanes removes next. Must run
+-- before it.
 DELETE FROM hook_secrets WHERE endpoint_no IN (
     SELECT e.endpoint_no
     FROM hook_endpoints e INDEXED BY hook_endpoints_application

@@ -1,5 +1,5 @@
--- What an attempt holds, as long as its lease is live.
--- Called by: claim, for repeated ones. Walks hook_deliveries_lease.
+-- The delivery that an attempt holds, as long as its lease is live, for repeated claims. Walks the
+-- index hook_deliveries_lease.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries INDEXED BY hook_deliveries_lease WHERE lease_key = ?1 AND lease_until > ?2

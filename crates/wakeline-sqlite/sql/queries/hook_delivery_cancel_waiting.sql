@@ -1,5 +1,4 @@
--- Cancels some of what waits for an endpoint.
--- Called by: endpoint::cancel_some. Walks hook_deliveries_waiting.
+-- Cancels some waiting deliveries of an endpoint. Walks the index hook_deliveries_waiting.
 UPDATE hook_deliveries
 SET state = 'cancelled', due_at = NULL, in_order = NULL, back_state = NULL, back_due_at = NULL, back_behind = NULL,
     updated_at = ?2

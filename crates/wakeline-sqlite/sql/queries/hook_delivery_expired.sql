@@ -1,5 +1,5 @@
--- Deliveries of an endpoint whose lease has expired.
--- Called by: claim, for endpoints that are pulled from. Walks hook_deliveries_leased.
+-- Deliveries with an expired lease of an endpoint whose deliveries are pulled. Walks the index
+-- hook_deliveries_leased.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries INDEXED BY hook_deliveries_leased

@@ -1,5 +1,5 @@
--- When the first delivery of each class of an endpoint becomes due.
--- Called by: lane::first_waiting. Walks hook_deliveries_waiting.
+-- When the first delivery of each class of an endpoint is due. Walks the index
+-- hook_deliveries_waiting.
 SELECT
     (SELECT due_at FROM hook_deliveries INDEXED BY hook_deliveries_waiting
      WHERE state = 'waiting' AND endpoint_no = ?1 AND class = 0 ORDER BY due_at LIMIT 1),

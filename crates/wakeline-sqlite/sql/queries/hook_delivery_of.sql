@@ -1,5 +1,4 @@
 -- The delivery of a message for an endpoint.
--- Called by: Delivery::of.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries WHERE endpoint_no = ?2 AND message_no = ?1

@@ -1,5 +1,4 @@
--- A delivery.
--- Called by: Delivery::read.
+-- One delivery by its number.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries WHERE delivery_no = ?1

@@ -1,5 +1,5 @@
--- Puts what has not ended of an endpoint into strict order, or out of it.
--- Called by: endpoint::update. Walks the indexes over what waits and what is under way.
+-- Puts the open deliveries of an endpoint into strict order, or removes them from it. Walks the
+-- indexes over waiting and leased deliveries.
 UPDATE hook_deliveries SET in_order = ?2
 WHERE delivery_no IN (
     SELECT delivery_no FROM hook_deliveries INDEXED BY hook_deliveries_waiting

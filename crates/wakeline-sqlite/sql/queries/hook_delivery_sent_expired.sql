@@ -1,5 +1,5 @@
--- Deliveries that are sent and whose lease has expired, over all endpoints.
--- Called by: claim. Walks hook_deliveries_sent.
+-- Deliveries with an expired lease, over all endpoints to which deliveries are sent. Walks the
+-- index hook_deliveries_sent.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries INDEXED BY hook_deliveries_sent

@@ -1,3 +1,2 @@
 -- The number and application of an endpoint, deleted or not.
--- Called by: endpoint::any.
 SELECT endpoint_no, application_no FROM hook_endpoints WHERE id = ?1

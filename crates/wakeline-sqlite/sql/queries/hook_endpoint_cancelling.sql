@@ -1,3 +1,2 @@
--- Notes whether deliveries wait for a deleted endpoint that are to be cancelled.
--- Called by: endpoint::cancel_some.
+-- Stores whether a deleted endpoint has waiting deliveries that are still to be cancelled.
 UPDATE hook_endpoints SET cancelling = ?2 WHERE endpoint_no = ?1 AND cancelling <> ?2

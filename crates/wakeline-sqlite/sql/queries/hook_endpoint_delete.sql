@@ -1,3 +1,2 @@
--- Makes an endpoint gone for everybody who asks for it.
--- Called by: endpoint::remove.
+-- Marks an endpoint as deleted, so that no request finds it.
 UPDATE hook_endpoints SET deleted_at = ?2, uid = NULL WHERE endpoint_no = ?1

@@ -1,3 +1,3 @@
--- Switches an endpoint off that is gone or does nothing but fail. That is no change by its owner: its version stays.
--- Called by: settle::disable.
+-- Disables an endpoint that is gone or fails all the time. Its version stays, because its owner did
+-- not change it.
 UPDATE hook_endpoints SET disabled = ?2 WHERE endpoint_no = ?1

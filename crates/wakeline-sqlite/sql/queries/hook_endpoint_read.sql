@@ -1,5 +1,4 @@
--- An endpoint, deleted or not, with what holds it back.
--- Called by: endpoint::detail.
+-- An endpoint, deleted or not, with the state of its breaker.
 SELECT e.id, a.id, e.uid, e.url, e.description, e.event_types, e.channels, e.disabled, e.metadata, e.headers, e.options,
        e.version, e.created_at, e.updated_at, l.failing_since, l.open_until
 FROM hook_endpoints e

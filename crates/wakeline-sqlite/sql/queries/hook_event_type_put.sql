@@ -1,5 +1,4 @@
--- Makes an event type, or replaces all of it but when it was made.
--- Called by: event_type::write.
+-- Inserts an event type, or replaces all of its columns except the creation time.
 INSERT INTO hook_event_types (name, description, schemas, enforced, archived, deprecated, feature_flag, group_name,
                               created_at, updated_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)

@@ -1,4 +1,3 @@
--- An event type.
--- Called by: event_type::find.
+-- One event type by its name.
 SELECT name, description, schemas, enforced, archived, deprecated, feature_flag, group_name, created_at, updated_at
 FROM hook_event_types WHERE name = ?1

@@ -1,3 +1,2 @@
--- Removes a message.
--- Called by: chore::expire.
+-- Removes a message whose attempts and deliveries were removed.
 DELETE FROM hook_messages WHERE message_no = ?1

@@ -1,3 +1,2 @@
--- Forgets the fan-outs of an application that is deleted.
--- Called by: application::delete.
+-- Removes the pending fan-outs of a deleted application.
 DELETE FROM hook_fan_outs WHERE application_no = ?1

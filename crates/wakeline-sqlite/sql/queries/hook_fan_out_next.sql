@@ -1,4 +1,3 @@
--- The first fan-out of the next application after one.
--- Called by: fan_out::next. Walks the primary key.
+-- The first fan-out of the next application after ?1. Walks the primary key.
 SELECT application_no, message_no, only_endpoint, place, last FROM hook_fan_outs
 WHERE application_no > ?1 ORDER BY application_no, message_no LIMIT 1

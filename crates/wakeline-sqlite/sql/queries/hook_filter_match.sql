@@ -1,3 +1,3 @@
--- The endpoints of an application that have a pattern.
--- Called by: Known::matching, once for each pattern that matches an event type.
+-- The endpoints of an application that have a pattern. Runs once for each pattern that matches an
+-- event type.
 SELECT endpoint_no FROM hook_filters WHERE application_no = ?1 AND pattern = ?2

@@ -1,5 +1,5 @@
--- The oldest job that is not done, and in whose application no deliveries are still to be made.
--- Called by: job::oldest. Walks hook_jobs_running.
+-- The oldest running job whose application has no pending fan-out. Walks the index
+-- hook_jobs_running.
 SELECT j.job_no, j.application_no, j.id, a.id, j.kind, j.filter, j.place, j.place_endpoint, j.seen, j.changed, j.created_at,
        j.updated_at, j.finished_at
 FROM hook_jobs j INDEXED BY hook_jobs_running

@@ -1,3 +1,2 @@
--- Keeps claims away from an endpoint.
--- Called by: application::stop_some.
+-- Removes the due times of an endpoint, so that claims skip it.
 UPDATE hook_lanes SET due_at = NULL, fresh_at = NULL WHERE endpoint_no = ?1

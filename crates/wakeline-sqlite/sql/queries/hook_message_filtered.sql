@@ -1,3 +1,2 @@
--- What filters of endpoints look at.
--- Called by: message::filtered.
+-- The columns of a message that endpoint filters use.
 SELECT event_type, channels FROM hook_messages WHERE message_no = ?1

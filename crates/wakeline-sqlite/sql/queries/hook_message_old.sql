@@ -1,6 +1,6 @@
--- Messages by age, from a place on, and whether each can be removed: its payload is gone, and no delivery of it is
--- waiting, under way or still to be made.
--- Called by: chore::expire. Walks hook_messages_created.
+-- Messages by age, after a position, and whether each can be removed: its payload is removed, and
+-- none of its deliveries is waiting, in flight or still to be created. Walks the index
+-- hook_messages_created.
 SELECT m.message_no, m.created_at,
     NOT EXISTS (SELECT 1 FROM hook_payloads p WHERE p.message_no = m.message_no)
     AND NOT EXISTS (

@@ -1,3 +1,2 @@
--- Adds what is sent of a message.
--- Called by: message::add.
+-- Adds the payload of a message.
 INSERT INTO hook_payloads (message_no, expires_at, payload) VALUES (?1, ?2, ?3)

@@ -1,3 +1,2 @@
--- Drops the payload of a message.
--- Called by: message::drop_payload.
+-- Removes the payload of a message.
 DELETE FROM hook_payloads WHERE message_no = ?1

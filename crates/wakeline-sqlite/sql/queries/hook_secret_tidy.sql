@@ -1,3 +1,2 @@
--- Forgets keys of an endpoint that sign no more.
--- Called by: secret::rotate.
+-- Removes expired signing keys of an endpoint.
 DELETE FROM hook_secrets WHERE endpoint_no = ?1 AND expires_at <= ?2

@@ -1,2 +1,2 @@
--- Forgets a queue. Called by: delete_queue.
+-- Removes the housekeeping state of a queue.
 DELETE FROM housekeeping WHERE queue_id = ?1

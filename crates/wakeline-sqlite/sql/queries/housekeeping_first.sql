@@ -1,3 +1,3 @@
--- The queue that has been due for longest. Called by: housekeep.
+-- The queue that has been due for housekeeping the longest.
 SELECT queue_id, due_at, after_partition, next_at FROM housekeeping
 WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1

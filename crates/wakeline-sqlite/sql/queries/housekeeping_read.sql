@@ -1,2 +1,2 @@
--- What the groups of a queue lost. Called by: losses.
+-- The counts of messages that the groups of a queue have lost.
 SELECT expired, evicted, dropped FROM housekeeping WHERE queue_id = ?1

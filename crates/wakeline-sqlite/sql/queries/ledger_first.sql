@@ -1,2 +1,2 @@
--- When the first entry has been kept for long enough. Called by: ledger::first_due.
+-- When the retention of the first entry ends.
 SELECT expires_at FROM ledger_entries ORDER BY expires_at LIMIT 1

@@ -1,3 +1,3 @@
--- Removes entries that were kept for long enough. Called by: ledger::forget.
+-- Removes some entries whose retention has ended.
 DELETE FROM ledger_entries WHERE entry_id IN (
     SELECT entry_id FROM ledger_entries WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)

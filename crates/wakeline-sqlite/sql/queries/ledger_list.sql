@@ -1,5 +1,5 @@
--- Leases that may have had an offset of a partition, and are still remembered (?3: now).
--- Called by: ledger::of_message.
+-- Entries of leases that may have held an offset of a partition and whose retention has not ended.
+-- ?3 is the current time.
 SELECT e.group_id, g.name, e.worker, e.offered_at, e.leased_until, e.ended_at, e.first_offset,
     e.last_offset, e.offsets, e.failed, e.expired, e.released
 FROM ledger_entries e JOIN groups g ON g.group_id = e.group_id

@@ -1,3 +1,2 @@
--- How many messages are held back.
--- Called by: maintenance::held.
+-- The number of messages that are held during maintenance.
 SELECT count(*) FROM scheduled INDEXED BY scheduled_held WHERE held = 1

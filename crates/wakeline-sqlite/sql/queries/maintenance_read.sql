@@ -1,3 +1,2 @@
--- What is suspended.
--- Called by: Session::maintenance.
+-- The maintenance state: whether pushes and pops are suspended.
 SELECT pushes, pops_paused FROM maintenance WHERE one = 1

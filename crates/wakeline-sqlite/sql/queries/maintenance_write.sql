@@ -1,3 +1,2 @@
--- Changes what is suspended.
--- Called by: maintenance::set.
+-- Updates the maintenance state.
 UPDATE maintenance SET pushes = ?1, pops_paused = ?2 WHERE one = 1

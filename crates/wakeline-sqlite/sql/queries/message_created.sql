@@ -1,3 +1,2 @@
 -- When the message at an offset, or the next one after it, was pushed.
--- Called by: cursor::created_at.
 SELECT created_at FROM messages WHERE partition_id = ?1 AND offset >= ?2 ORDER BY offset LIMIT 1

@@ -1,2 +1,2 @@
--- Deletes a message. Called by: delete::delete.
+-- Deletes one message.
 DELETE FROM messages WHERE partition_id = ?1 AND offset = ?2

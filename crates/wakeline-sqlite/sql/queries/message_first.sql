@@ -1,2 +1,2 @@
--- The first message from an offset on. Called by: housekeep, groups that begin in the past.
+-- The first stored message at or after an offset.
 SELECT offset, created_at FROM messages WHERE partition_id = ?1 AND offset >= ?2 ORDER BY offset LIMIT 1

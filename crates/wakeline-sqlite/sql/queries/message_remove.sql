@@ -1,2 +1,2 @@
--- Removes the beginning of a log. Called by: housekeep.
+-- Removes the messages at the beginning of a log, before an offset.
 DELETE FROM messages WHERE partition_id = ?1 AND offset < ?2

@@ -1,5 +1,4 @@
--- The first message of a transaction id that was pushed at or after a moment.
--- INDEXED BY: for ORDER BY offset SQLite would rather walk the partition's whole log.
--- Called by: push::repeated.
+-- The first message with a transaction id that was pushed at or after a time. INDEXED BY: because
+-- of ORDER BY offset, SQLite would otherwise walk the whole log of the partition.
 SELECT id FROM messages INDEXED BY messages_transaction
 WHERE partition_id = ?1 AND transaction_id = ?2 AND created_at >= ?3 ORDER BY offset LIMIT 1

@@ -1,3 +1,2 @@
--- The newest migration that was applied, or 0.
--- Called by: migrate::verify.
+-- The version of the newest applied migration, or 0.
 SELECT coalesce(max(version), 0) FROM migrations

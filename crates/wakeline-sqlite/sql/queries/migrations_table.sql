@@ -1,5 +1,4 @@
--- What was applied, and with which text.
--- Called by: migrate::up, under the write lock.
+-- Creates the table of applied migrations and their checksums. Runs under the write lock.
 CREATE TABLE IF NOT EXISTS migrations (
     version  INTEGER PRIMARY KEY,
     name     TEXT NOT NULL,

@@ -1,3 +1,2 @@
--- Makes a partition.
--- Called by: group::ensure_partition.
+-- Inserts a partition.
 INSERT INTO partitions (queue_id, name) VALUES (?1, ?2)

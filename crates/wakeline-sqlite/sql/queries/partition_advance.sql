@@ -1,3 +1,2 @@
 -- Moves the end of a partition's log.
--- Called by: push::finish.
 UPDATE partitions SET next_offset = ?2, last_push_at = ?3 WHERE partition_id = ?1

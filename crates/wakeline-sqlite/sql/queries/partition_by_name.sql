@@ -1,3 +1,2 @@
 -- A partition of a queue by its name.
--- Called by: Session::partition.
 SELECT partition_id FROM partitions WHERE queue_id = ?1 AND name = ?2

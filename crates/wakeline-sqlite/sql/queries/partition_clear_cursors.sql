@@ -1,5 +1,4 @@
--- Puts all cursors of a partition at its end; what they held is let go.
--- Called by: messages::clear_partition.
+-- Moves all cursors of a partition to its end and ends their leases.
 UPDATE cursors
 SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = ?1),
     due_at = NULL, freed_at = ?2, parked = 0,

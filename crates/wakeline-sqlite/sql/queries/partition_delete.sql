@@ -1,2 +1,2 @@
--- Removes a partition; what was in it is gone already. Called by: messages::delete_partition.
+-- Removes a partition whose contents were removed.
 DELETE FROM partitions WHERE partition_id = ?1

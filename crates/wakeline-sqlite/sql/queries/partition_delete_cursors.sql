@@ -1,2 +1,2 @@
--- Removes the cursors of a partition. Called by: messages::delete_partition.
+-- Removes the cursors of a partition.
 DELETE FROM cursors WHERE partition_id = ?1

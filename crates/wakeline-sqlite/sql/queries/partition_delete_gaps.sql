@@ -1,2 +1,2 @@
--- Forgets the gaps of a partition. Called by: messages::delete_partition, messages::clear_partition.
+-- Removes the gaps of a partition.
 DELETE FROM gaps WHERE partition_id = ?1

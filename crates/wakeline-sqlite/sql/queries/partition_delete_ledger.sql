@@ -1,2 +1,2 @@
--- Removes what the ledger has of a partition. Called by: messages::delete_partition.
+-- Removes the ledger entries of a partition.
 DELETE FROM ledger_entries WHERE partition_id = ?1

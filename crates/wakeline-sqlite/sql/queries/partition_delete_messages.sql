@@ -1,3 +1,2 @@
--- Removes the messages of a partition. Called by: messages::delete_partition,
--- messages::clear_partition.
+-- Removes the messages of a partition.
 DELETE FROM messages WHERE partition_id = ?1

@@ -1,3 +1,2 @@
--- Removes the retries of a partition. Called by: messages::delete_partition,
--- messages::clear_partition.
+-- Removes the parked messages of a partition.
 DELETE FROM retries WHERE partition_id = ?1

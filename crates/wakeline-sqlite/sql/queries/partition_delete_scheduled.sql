@@ -1,2 +1,2 @@
--- Removes the scheduled messages of a partition. Called by: messages::delete_partition.
+-- Removes the scheduled messages of a partition.
 DELETE FROM scheduled WHERE partition_id = ?1

@@ -1,3 +1,2 @@
--- Removes the traces of a partition. Called by: messages::delete_partition,
--- messages::clear_partition.
+-- Removes the traces of a partition.
 DELETE FROM traces WHERE partition_id = ?1

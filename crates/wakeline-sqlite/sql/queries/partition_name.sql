@@ -1,2 +1,2 @@
--- The name of a partition. Called by: tally::depth.
+-- The name of a partition.
 SELECT name FROM partitions WHERE partition_id = ?1

@@ -1,3 +1,2 @@
--- Makes a queue.
--- Called by: group::make_queue.
+-- Inserts a queue.
 INSERT INTO queues (name, namespace, task, options, created_at) VALUES (?1, ?2, ?3, ?4, ?5)

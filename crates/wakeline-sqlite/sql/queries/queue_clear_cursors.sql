@@ -1,5 +1,4 @@
--- Puts all cursors of a queue at the end of their partitions; what they held is let go.
--- Called by: messages::clear.
+-- Moves all cursors of a queue to the ends of their partitions and ends their leases.
 UPDATE cursors
 SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = cursors.partition_id),
     due_at = NULL, freed_at = ?2, parked = 0,

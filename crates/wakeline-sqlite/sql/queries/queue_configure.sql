@@ -1,3 +1,2 @@
 -- Replaces a queue's namespace, task and options.
--- Called by: configure::configure.
 UPDATE queues SET namespace = ?2, task = ?3, options = ?4 WHERE queue_id = ?1

@@ -1,3 +1,2 @@
--- Removes a queue; what was in it is gone already.
--- Called by: configure::delete_queue.
+-- Removes a queue whose contents were removed.
 DELETE FROM queues WHERE queue_id = ?1

@@ -1,2 +1,2 @@
--- Forgets the gaps of a queue's partitions. Called by: configure::delete_queue, messages::clear.
+-- Removes the gaps of a queue's partitions.
 DELETE FROM gaps WHERE partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?1)

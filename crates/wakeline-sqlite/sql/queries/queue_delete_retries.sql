@@ -1,3 +1,2 @@
--- Removes the retries of a queue.
--- Called by: configure::delete_queue.
+-- Removes the parked messages of a queue.
 DELETE FROM retries WHERE partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?1)

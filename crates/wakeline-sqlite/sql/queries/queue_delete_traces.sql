@@ -1,2 +1,2 @@
--- Removes the traces of a queue. Called by: configure::delete_queue, messages::clear.
+-- Removes the traces of a queue.
 DELETE FROM traces WHERE partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?1)

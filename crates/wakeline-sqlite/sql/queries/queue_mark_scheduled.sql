@@ -1,3 +1,2 @@
--- Notes that messages are scheduled in a queue: pushes and claims have to look for them.
--- Called by: schedule::mark.
+-- Marks a queue that has had scheduled messages, so that pushes and claims look for them.
 UPDATE queues SET scheduled = 1 WHERE queue_id = ?1

@@ -1,5 +1,5 @@
--- When a group that has not begun would have something in a queue, or in one partition (?2). ?3 delay, ?4 window.
--- Called by: sweep::unread.
+-- When a group that does not exist yet would have messages in a queue, or in one of its partitions
+-- (?2). ?3 is the delay, ?4 the window.
 SELECT min(max(m.created_at + ?3, min(p.last_push_at + ?4, m.created_at + 10 * ?4)))
 FROM partitions p
 JOIN messages m ON m.partition_id = p.partition_id

@@ -1,2 +1,2 @@
--- Forgets jobs that ended long ago. Called by: redrive::start.
+-- Removes redrives that ended before a time.
 DELETE FROM redrives WHERE state <> 0 AND updated_at < ?1

@@ -1,2 +1,2 @@
--- When a job is due. Called by: redrive::next_due.
+-- When the next redrive is due.
 SELECT min(due_at) FROM redrives WHERE state = 0

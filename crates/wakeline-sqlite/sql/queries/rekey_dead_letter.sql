@@ -1,2 +1,2 @@
--- Replaces a payload by the same, sealed anew.
+-- Replaces the payload of a dead letter by the same payload encrypted with the current key.
 UPDATE dead_letters SET payload = ?2 WHERE dead_letter_id = ?1

@@ -1,2 +1,2 @@
--- Replaces a payload by the same, sealed anew.
+-- Replaces the payload of a message by the same payload encrypted with the current key.
 UPDATE messages SET payload = ?3 WHERE partition_id = ?1 AND offset = ?2

@@ -1,2 +1,2 @@
--- Replaces a payload by the same, sealed anew.
+-- Replaces the payload of a scheduled message by the same payload encrypted with the current key.
 UPDATE scheduled SET payload = ?2 WHERE scheduled_id = ?1

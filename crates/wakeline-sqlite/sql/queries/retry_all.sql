@@ -1,2 +1,2 @@
--- All that is parked of a cursor. Called by: claims and housekeep, for queues with limits of time.
+-- All parked messages of a cursor, for queues with time limits.
 SELECT offset, due_at FROM retries WHERE partition_id = ?1 AND group_id = ?2 ORDER BY offset

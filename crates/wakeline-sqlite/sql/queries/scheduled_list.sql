@@ -1,5 +1,5 @@
--- Scheduled messages of a queue, of one key (?2) or all, in the order in which they are due, after a place (?3, ?4).
--- Called by: schedule::list.
+-- Scheduled messages of a queue, with one key (?2) or with any, in the order of their due times,
+-- after the position (?3, ?4).
 SELECT s.scheduled_id, s.timer_key, s.id, s.transaction_id, s.trace_id, s.producer, p.name, s.partition_id,
     s.scheduled_at, s.deliver_at, s.payload
 FROM scheduled s JOIN partitions p ON p.partition_id = s.partition_id

@@ -1,3 +1,2 @@
--- Takes the key from a timer that is due: it is on its way, and another may have the key.
--- Called by: schedule::schedule.
+-- Removes the key of a timer that is due, so that another timer can have the key.
 UPDATE scheduled SET timer_key = NULL WHERE scheduled_id = ?1

@@ -1,5 +1,5 @@
--- Settings of every connection. The two that durability hangs on are read back afterwards.
--- Called by: connect::open.
+-- Settings of every connection. The two settings that durability depends on are read back
+-- afterwards.
 PRAGMA synchronous = FULL;
 PRAGMA temp_store = MEMORY;
 PRAGMA trusted_schema = OFF;

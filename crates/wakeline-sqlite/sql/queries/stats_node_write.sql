@@ -1,4 +1,4 @@
--- Writes how a node was in a slot, anew if need be; its minute stays. Called by: stats::record.
+-- Inserts or updates the statistics of a node for a slot. The minute of an existing row stays.
 INSERT INTO node_stats (node, slot, bucket, cpu, memory, waiters, store_errors)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT (node, slot) DO UPDATE SET

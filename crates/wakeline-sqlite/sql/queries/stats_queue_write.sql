@@ -1,4 +1,5 @@
--- Writes what a node counted of a queue in a slot, anew if need be; its minute stays. Called by: stats::record.
+-- Inserts or updates the statistics of a queue on a node for a slot. The minute of an existing row
+-- stays.
 INSERT INTO queue_stats (node, slot, queue, bucket,
     push_requests, push_messages, push_duplicates, pop_requests, pop_messages, pop_empty,
     ack_requests, ack_success, ack_failed, dead_letters, transactions, lag_sum, lag_max, expired,

@@ -1,5 +1,5 @@
--- What happened in queues from ?1 to ?2, in steps of ?3 microseconds: of one queue (?4) or all, nodes apart (?5) or
--- together. Called by: stats::queues.
+-- Statistics of queues from ?1 to ?2, in steps of ?3 microseconds, of one queue (?4) or of all, per
+-- node (?5) or summed over the nodes.
 SELECT x.at, x.queue, CASE WHEN ?5 THEN x.node END AS apart,
     sum(x.push_requests), sum(x.push_messages), sum(x.push_duplicates), sum(x.pop_requests),
     sum(x.pop_messages), sum(x.pop_empty), sum(x.ack_requests), sum(x.ack_success),

@@ -1,4 +1,3 @@
--- Remembers where a group begins in queues that come later.
--- Called by: group::remember.
+-- Stores where a group starts to read in queues that are created later.
 INSERT INTO subscriptions (group_name, queue_name, namespace, task, mode, from_at, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)

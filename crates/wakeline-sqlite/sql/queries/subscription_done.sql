@@ -1,3 +1,3 @@
--- Forgets the subscriptions to a queue by its name: it exists now, and has the groups.
--- Called by: group::make_queue.
+-- Removes the subscriptions to a queue by its name, once the queue was created with their groups,
+-- or when it is deleted.
 DELETE FROM subscriptions WHERE queue_name = ?1

@@ -1,4 +1,4 @@
--- Forgets where a group begins in queues to come, or in one by its name (?2).
--- Called by: configure::forget_subscriptions.
+-- Removes the subscriptions of a group to queues that do not exist yet, or to one queue by its name
+-- (?2).
 DELETE FROM subscriptions WHERE group_name = ?1 AND (?2 IS NULL OR queue_name = ?2)
 RETURNING queue_name, namespace, task

@@ -1,2 +1,2 @@
--- How many traces a message has. Called by: traces::add.
+-- The number of traces of a message.
 SELECT count(*) FROM traces WHERE partition_id = ?1 AND offset = ?2

@@ -1,2 +1,2 @@
--- Removes the traces of a message. Called by: delete::delete.
+-- Removes the traces of one message.
 DELETE FROM traces WHERE partition_id = ?1 AND offset = ?2

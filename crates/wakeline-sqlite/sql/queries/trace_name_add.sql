@@ -1,2 +1,2 @@
--- Lets a trace be found under a name. Called by: traces::add.
+-- Adds a name to a trace.
 INSERT OR IGNORE INTO trace_names (name, trace_no) VALUES (?1, ?2)

@@ -1,4 +1,4 @@
--- The traces of a name, the newest first. Called by: traces::named.
+-- The traces with a name, newest first.
 SELECT t.trace_no, t.trace_id, t.event_type, t.group_name, t.worker, t.data, t.created_at,
        t.partition_id, t.offset, q.name, p.name
 FROM trace_names n

@@ -1,2 +1,2 @@
--- How many traces a name has. Called by: traces::named.
+-- The number of traces with a name.
 SELECT count(*) FROM trace_names WHERE name = ?1

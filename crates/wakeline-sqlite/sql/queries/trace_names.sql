@@ -1,4 +1,4 @@
--- The names of traces, those used last first. Called by: traces::names.
+-- The names of traces, most recently used first.
 SELECT n.name, count(*), count(DISTINCT t.partition_id || '/' || t.offset), max(t.created_at)
 FROM trace_names n JOIN traces t ON t.trace_no = n.trace_no
 GROUP BY n.name ORDER BY max(t.created_at) DESC, n.name LIMIT ?1 OFFSET ?2

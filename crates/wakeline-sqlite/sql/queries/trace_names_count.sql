@@ -1,2 +1,2 @@
--- How many names of traces there are. Called by: traces::names.
+-- The number of trace names.
 SELECT count(DISTINCT name) FROM trace_names

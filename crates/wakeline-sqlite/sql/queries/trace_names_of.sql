@@ -1,2 +1,2 @@
--- The names of a trace. Called by: traces::decode.
+-- The names of a trace.
 SELECT name FROM trace_names WHERE trace_no = ?1 ORDER BY name

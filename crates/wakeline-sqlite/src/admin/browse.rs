@@ -1,68 +1,70 @@
-//! Looking through messages, newest first in each partition.
+//! Lists messages, newest first in each partition.
 //!
 //! # Invariants
-//! * What one call costs is bounded by its limit, however many messages and partitions there are.
+//! * The cost of a call is bounded by its limit, regardless of the number of messages and
+//!   partitions.
 
 use rusqlite::Row;
 use uuid::Uuid;
 use wakeline_core::{GroupName, MessageId, PartitionId, Timestamp, TransactionId};
 use wakeline_store::{
-    BROWSE_LOOK, BROWSE_PARTITIONS, ListedMessage, ListedMessages, MessageFilter, MessagePlace,
-    Page,
+    BROWSE_EXAMINED_FACTOR, BROWSE_PARTITIONS_MAX, BrowsePosition, ListedMessage, ListedMessages,
+    MessageFilter, Page,
 };
 
 use super::inspect::{groups_of, state};
-use super::messages::{Listed, list_partitions};
+use super::messages::{PartitionRow, list_partitions};
 use crate::error::{Res, corrupt};
-use crate::queue::cursor::Cursor;
+use crate::queue::cursor::{MessageInGroup, QueueCursor};
 use crate::queue::group::first_since;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// A look that is under way.
-struct Look<'f> {
+/// A call that is listing messages.
+struct BrowseState<'f> {
     filter: &'f MessageFilter,
     limit: usize,
-    /// Messages that may still be looked at.
+    /// The number of messages that may still be read.
     left: u32,
     list: ListedMessages,
 }
 
-/// Messages from a place on.
+/// Lists messages, starting at a position.
 pub(super) fn browse(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     filter: &MessageFilter,
-    (place, limit): (Option<MessagePlace>, u32),
+    place: Option<BrowsePosition>,
+    limit: u32,
 ) -> Res<ListedMessages> {
     let from = place.map_or(0, |place| place.partition.0);
-    let page = Page { limit: BROWSE_PARTITIONS + 1, offset: 0 };
-    let partitions = list_partitions(s, filter, (from, page))?;
-    let left = limit.saturating_mul(BROWSE_LOOK);
+    let page = Page { limit: BROWSE_PARTITIONS_MAX + 1, offset: 0 };
+    let partitions = list_partitions(s, filter, from, page)?;
+    let left = limit.saturating_mul(BROWSE_EXAMINED_FACTOR);
     let list = ListedMessages::default();
-    let mut look = Look { filter, limit: limit as usize, left, list };
+    let mut browsing = BrowseState { filter, limit: limit as usize, left, list };
     for (index, listed) in partitions.iter().enumerate() {
-        if index == BROWSE_PARTITIONS as usize {
+        if index == BROWSE_PARTITIONS_MAX as usize {
             let partition = PartitionId(listed.partition);
-            look.list.next = Some(MessagePlace { partition, before: i64::MAX });
+            browsing.list.next = Some(BrowsePosition { partition, before: i64::MAX });
         }
-        if look.list.next.is_some() {
+        if browsing.list.next.is_some() {
             break;
         }
         let here = place.filter(|place| place.partition.0 == listed.partition);
         let before = here.map_or(i64::MAX, |place| place.before).min(listed.tail);
-        look.partition(s, listed, before)?;
+        browsing.partition(s, listed, before)?;
     }
-    Ok(look.list)
+    Ok(browsing.list)
 }
 
-impl Look<'_> {
-    /// Looks through one partition, before an offset.
-    fn partition(&mut self, s: &mut Session<'_>, listed: &Listed, before: i64) -> Res<()> {
+impl BrowseState<'_> {
+    /// Adds matching messages of one partition, before an offset.
+    fn partition(&mut self, s: &mut DbSession<'_>, listed: &PartitionRow, before: i64) -> Res<()> {
         let MessageFilter { from, to, .. } = self.filter;
         if from.is_some_and(|from| listed.last_push_at < from.0) {
             return Ok(());
         }
         let before = match to {
-            Some(to) => first_since(s, listed.partition, (listed.tail, to.0))?.min(before),
+            Some(to) => first_since(s, listed.partition, listed.tail, to.0)?.min(before),
             None => before,
         };
         let missing = || corrupt("partition", listed.partition)("its queue is missing");
@@ -79,11 +81,11 @@ impl Look<'_> {
             }
             if self.list.messages.len() == self.limit || self.left == 0 {
                 let (partition, before) = (PartitionId(listed.partition), message.offset + 1);
-                self.list.next = Some(MessagePlace { partition, before });
+                self.list.next = Some(BrowsePosition { partition, before });
                 break;
             }
             self.left -= 1;
-            stand(s, &mut message, &groups)?;
+            add_group_states(s, &mut message, &groups)?;
             if self.filter.state.is_none_or(|state| state == message.state()) {
                 self.list.messages.push(message);
             }
@@ -92,16 +94,21 @@ impl Look<'_> {
     }
 }
 
-/// How each group stands with a message.
-fn stand(s: &Session<'_>, message: &mut ListedMessage, groups: &[(i64, GroupName)]) -> Res<()> {
+/// Adds the state of a message in each group.
+fn add_group_states(
+    s: &DbSession<'_>,
+    message: &mut ListedMessage,
+    groups: &[(i64, GroupName)],
+) -> Res<()> {
     for (group, name) in groups {
-        let Some(cursor) = Cursor::read(s, message.partition_id.0, *group)? else { continue };
-        message.groups.push((name.clone(), state(s, &cursor, (message.offset, name))?));
+        let Some(cursor) = QueueCursor::read(s, message.partition_id.0, *group)? else { continue };
+        let in_group = MessageInGroup { group: name, cursor: &cursor, offset: message.offset };
+        message.groups.push((name.clone(), state(s, in_group)?));
     }
     Ok(())
 }
 
-fn decode(row: &Row<'_>, queue: &Queue, listed: &Listed) -> Res<ListedMessage> {
+fn decode(row: &Row<'_>, queue: &QueueRow, listed: &PartitionRow) -> Res<ListedMessage> {
     let offset: i64 = row.get(0)?;
     let place = || format!("{}/{offset}", listed.partition);
     let (id, trace_id): (Vec<u8>, Option<Vec<u8>>) = (row.get(1)?, row.get(3)?);

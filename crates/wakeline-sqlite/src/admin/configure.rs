@@ -1,4 +1,4 @@
-//! Changes what is there: options, whole queues.
+//! Changes the options of queues, and deletes queues.
 
 use std::time::Duration;
 
@@ -6,37 +6,38 @@ use wakeline_core::{Change, Namespace, QueueName, QueueOptions, TaskName};
 use wakeline_store::{ConfigureQueue, PatchQueue, QueueDetail};
 
 use super::inspect;
-use crate::error::{Fault, Res};
-use crate::queue::cursor::Cursor;
+use crate::error::{Res, StoreFault};
+use crate::queue::cursor::QueueCursor;
 use crate::queue::group::{make_queue, options_text};
-use crate::queue::keep;
-use crate::session::{Queue, Session};
+use crate::queue::housekeeping;
+use crate::session::{DbSession, QueueRow};
 
-/// Makes or changes a queue.
+/// Creates or changes a queue.
 pub(super) fn configure(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     command: &ConfigureQueue,
 ) -> Res<(QueueDetail, Vec<Change>)> {
     need_keys(s, command.options.encrypted)?;
     write(s, command)
 }
 
-/// Encryption is switched on only where there are keys.
-fn need_keys(s: &Session<'_>, encrypted: bool) -> Res<()> {
-    if encrypted && !s.sealing.has_keys() {
-        return Err(Fault::NoKeys);
+/// Refuses encryption unless this node has encryption keys.
+fn need_keys(s: &DbSession<'_>, encrypted: bool) -> Res<()> {
+    if encrypted && !s.encryption.has_keys() {
+        return Err(StoreFault::NoKeys);
     }
     Ok(())
 }
 
-fn write(s: &mut Session<'_>, command: &ConfigureQueue) -> Res<(QueueDetail, Vec<Change>)> {
+fn write(s: &mut DbSession<'_>, command: &ConfigureQueue) -> Res<(QueueDetail, Vec<Change>)> {
     let name = &command.queue;
     let queue = match s.queue(name)? {
         Some(queue) => queue,
         None => {
             let (namespace, task) = name.derived_scope();
-            let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
-            make_queue(s, name, scope)?
+            let namespace = command.namespace.clone().or(namespace);
+            let task = command.task.clone().or(task);
+            make_queue(s, name, namespace, task)?
         }
     };
     let namespace = command.namespace.as_ref().or(queue.namespace.as_ref());
@@ -49,24 +50,24 @@ fn write(s: &mut Session<'_>, command: &ConfigureQueue) -> Res<(QueueDetail, Vec
         options_text(&command.options),
     ))?;
     if queue.options.group_idle_secs != command.options.group_idle_secs {
-        // How long groups went without a poll counts from the change on: the last poll was
-        // recorded as exactly as the old time needed it.
+        // The idle time of groups starts again with the change, because polls were recorded only as
+        // exactly as the old idle time needed.
         let sql = include_str!("../../sql/queries/group_polled_all.sql");
         s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
     }
     s.cache.clear();
     let queue = s.queue(name)?.expect("it was just changed");
     correct_due_times(s, &queue)?;
-    keep::schedule(s, &queue)?;
+    housekeeping::schedule(s, &queue)?;
     let changes = vec![queue.change(Duration::ZERO)];
     s.hint(&changes);
     Ok((inspect::queue(s, name)?.expect("it was just changed"), changes))
 }
 
-/// Changes those of a queue's options that are named; `None` if there is no such queue, and none is
-/// to be made.
+/// Changes the given options of a queue. Returns `None` if the queue does not exist and must not be
+/// created.
 pub(super) fn patch(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     command: &PatchQueue,
 ) -> Res<Option<(QueueDetail, Vec<Change>)>> {
     let PatchQueue { queue, namespace, task, options, create } = command.clone();
@@ -77,15 +78,15 @@ pub(super) fn patch(
     write(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
 }
 
-/// Under new options a cursor may be due at another time. Leases keep their end.
-fn correct_due_times(s: &Session<'_>, queue: &Queue) -> Res<()> {
+/// Recomputes the due times of cursors, which depend on the options. Leases keep their end.
+fn correct_due_times(s: &DbSession<'_>, queue: &QueueRow) -> Res<()> {
     let sql = include_str!("../../sql/queries/cursor_due_free.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let cursors: Vec<(i64, i64)> = statement
         .query_map([queue.id], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (partition, group) in cursors {
-        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
+        let Some(cursor) = QueueCursor::read(s, partition, group)? else { continue };
         let due = cursor.due(s, queue)?;
         if due != cursor.due_at {
             let sql = include_str!("../../sql/queries/cursor_due.sql");
@@ -95,8 +96,8 @@ fn correct_due_times(s: &Session<'_>, queue: &Queue) -> Res<()> {
     Ok(())
 }
 
-/// Removes a queue with all that is in it. True if it existed.
-pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
+/// Deletes a queue with everything in it. Returns whether it existed.
+pub(super) fn delete_queue(s: &mut DbSession<'_>, name: &QueueName) -> Res<bool> {
     let sql = include_str!("../../sql/queries/subscription_done.sql");
     s.conn.prepare_cached(sql)?.execute([name.as_str()])?;
     let Some(queue) = s.queue(name)? else { return Ok(false) };

@@ -11,19 +11,19 @@ use wakeline_core::{
 use wakeline_store::{DeadLetter, DeadLetterFilter, DeadLetters, Page};
 
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Dead letters that go in one transaction.
+/// Most dead letters that one transaction removes.
 pub(super) const PURGE_LEN: u32 = 5_000;
 
-/// A filter as the parameters of its queries. `None` if it names a queue that is not there.
-pub(super) struct Fitting<'f> {
+/// A filter with the id of its queue, as the parameters of the queries.
+pub(super) struct DeadLetterQuery<'f> {
     queue: Option<i64>,
     filter: &'f DeadLetterFilter,
 }
 
-impl<'f> Fitting<'f> {
-    pub(super) fn new(s: &mut Session<'_>, filter: &'f DeadLetterFilter) -> Res<Option<Self>> {
+impl<'f> DeadLetterQuery<'f> {
+    pub(super) fn new(s: &mut DbSession<'_>, filter: &'f DeadLetterFilter) -> Res<Option<Self>> {
         match &filter.queue {
             None => Ok(Some(Self { queue: None, filter })),
             Some(name) => {
@@ -33,7 +33,7 @@ impl<'f> Fitting<'f> {
         }
     }
 
-    /// The parameters 1 to 7, and more.
+    /// The parameters 1 to 7, followed by `more`.
     fn params(&self, more: &[i64]) -> Vec<Box<dyn ToSql>> {
         let filter = self.filter;
         let mut params: Vec<Box<dyn ToSql>> = vec![
@@ -49,8 +49,8 @@ impl<'f> Fitting<'f> {
         params
     }
 
-    /// The dead letters that a query finds.
-    fn read(&self, s: &Session<'_>, sql: &str, more: &[i64]) -> Res<Vec<(i64, DeadLetter)>> {
+    /// Reads the dead letters that a statement finds, each with the offset of its message.
+    fn read(&self, s: &DbSession<'_>, sql: &str, more: &[i64]) -> Res<Vec<(i64, DeadLetter)>> {
         let mut statement = s.conn.prepare_cached(sql)?;
         let params = self.params(more);
         let mut rows = statement.query(rusqlite::params_from_iter(params))?;
@@ -61,19 +61,21 @@ impl<'f> Fitting<'f> {
         Ok(letters)
     }
 
-    /// The next ones of a job, with the offsets of their messages.
+    /// The next dead letters of a redrive after `place` and up to `last`, with the offsets of their
+    /// messages.
     pub(super) fn next(
         &self,
-        s: &Session<'_>,
-        (place, last): (i64, i64),
+        s: &DbSession<'_>,
+        place: i64,
+        last: i64,
         limit: u32,
     ) -> Res<Vec<(i64, DeadLetter)>> {
         let sql = include_str!("../../sql/queries/dead_letter_next.sql");
         self.read(s, sql, &[place, last, limit.into()])
     }
 
-    /// How many there are.
-    pub(super) fn count(&self, s: &Session<'_>) -> Res<u64> {
+    /// The number of dead letters that match.
+    pub(super) fn count(&self, s: &DbSession<'_>) -> Res<u64> {
         let sql = include_str!("../../sql/queries/dead_letter_count.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let params = rusqlite::params_from_iter(self.params(&[]));
@@ -82,27 +84,31 @@ impl<'f> Fitting<'f> {
     }
 }
 
-/// Dead letters, newest first.
-pub(super) fn list(s: &mut Session<'_>, filter: &DeadLetterFilter, page: Page) -> Res<DeadLetters> {
-    let Some(fitting) = Fitting::new(s, filter)? else { return Ok(DeadLetters::default()) };
-    let sql = match fitting.queue {
+/// Lists dead letters, newest first.
+pub(super) fn list(
+    s: &mut DbSession<'_>,
+    filter: &DeadLetterFilter,
+    page: Page,
+) -> Res<DeadLetters> {
+    let Some(query) = DeadLetterQuery::new(s, filter)? else { return Ok(DeadLetters::default()) };
+    let sql = match query.queue {
         Some(_) => include_str!("../../sql/queries/dead_letter_list_queue.sql"),
         None => include_str!("../../sql/queries/dead_letter_list.sql"),
     };
-    let letters = fitting.read(s, sql, &[page.limit.into(), page.offset.into()])?;
+    let letters = query.read(s, sql, &[page.limit.into(), page.offset.into()])?;
     let letters = letters.into_iter().map(|(_, letter)| letter).collect();
-    Ok(DeadLetters { letters, total: fitting.count(s)? })
+    Ok(DeadLetters { letters, total: query.count(s)? })
 }
 
-/// Removes some dead letters; returns how many.
-pub(super) fn purge(s: &mut Session<'_>, filter: &DeadLetterFilter) -> Res<u64> {
-    let Some(fitting) = Fitting::new(s, filter)? else { return Ok(0) };
+/// Removes up to [`PURGE_LEN`] dead letters, and returns how many were removed.
+pub(super) fn purge(s: &mut DbSession<'_>, filter: &DeadLetterFilter) -> Res<u64> {
+    let Some(query) = DeadLetterQuery::new(s, filter)? else { return Ok(0) };
     let sql = include_str!("../../sql/queries/dead_letter_purge.sql");
-    let params = rusqlite::params_from_iter(fitting.params(&[PURGE_LEN.into()]));
+    let params = rusqlite::params_from_iter(query.params(&[PURGE_LEN.into()]));
     Ok(s.conn.prepare_cached(sql)?.execute(params)? as u64)
 }
 
-fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<DeadLetter> {
+fn decode(s: &DbSession<'_>, row: &Row<'_>) -> Res<DeadLetter> {
     let number: i64 = row.get(0)?;
     let broken = || corrupt("dead letter", number);
     let uuid = |bytes: &[u8]| Uuid::from_slice(bytes).map_err(corrupt("dead letter", number));
@@ -123,7 +129,7 @@ fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<DeadLetter> {
         group: GroupName::new(group).map_err(broken())?,
         error: row.get(7)?,
         failures: row.get(8)?,
-        payload: (s.sealing.open(id, Bytes::from(payload)))
+        payload: (s.encryption.decrypt(id, Bytes::from(payload)))
             .map_err(corrupt("dead letter", number))?,
         producer: row.get(10)?,
         created_at: Timestamp(row.get(11)?),

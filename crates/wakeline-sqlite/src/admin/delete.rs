@@ -1,4 +1,4 @@
-//! Deleting one message, for all groups.
+//! Deletes one message for all groups.
 
 use std::sync::Arc;
 
@@ -8,13 +8,20 @@ use wakeline_store::MessageKey;
 
 use super::inspect::groups_of;
 use crate::error::{Res, corrupt};
-use crate::queue::cursor::Cursor;
+use crate::queue::cursor::QueueCursor;
 use crate::queue::gap;
-use crate::queue::ledger::{self, Rest};
-use crate::session::{Queue, Session};
+use crate::queue::ledger::{self, UnsettledOutcome};
+use crate::session::{DbSession, QueueRow};
 
-/// Deletes a message. Returns whether there was one, and whom to tell of what it held up.
-pub(super) fn delete(s: &mut Session<'_>, message: &MessageKey) -> Res<(bool, Vec<Change>)> {
+/// A message that is being deleted.
+struct DeletedMessage {
+    queue: Arc<QueueRow>,
+    partition: i64,
+    offset: i64,
+}
+
+/// Deletes a message. Returns whether it existed, and hints for the messages that it had blocked.
+pub(super) fn delete(s: &mut DbSession<'_>, message: &MessageKey) -> Res<(bool, Vec<Change>)> {
     let partition = message.partition.0;
     let sql = include_str!("../../sql/queries/message_newest.sql");
     let params = (partition, message.transaction_id.as_str());
@@ -32,58 +39,62 @@ pub(super) fn delete(s: &mut Session<'_>, message: &MessageKey) -> Res<(bool, Ve
         s.conn.prepare_cached(sql)?.execute((partition, offset))?;
     }
     gap::recount(s, partition)?;
-    let changes = let_go(s, &queue, (partition, offset))?;
-    let first = gap::next_stored(s, partition, (0, i64::MAX))?;
+    let changes = remove_from_cursors(s, &DeletedMessage { queue, partition, offset })?;
+    let first = gap::next_stored(s, partition, 0, i64::MAX)?;
     gap::trim(s, partition, first)?;
     s.hint(&changes);
     Ok((true, changes))
 }
 
-/// Takes the message from all cursors.
-fn let_go(
-    s: &Session<'_>,
-    queue: &Arc<Queue>,
-    (partition, offset): (i64, i64),
-) -> Res<Vec<Change>> {
+/// Removes the message from all cursors of its partition.
+fn remove_from_cursors(s: &DbSession<'_>, deleted: &DeletedMessage) -> Res<Vec<Change>> {
     let mut changes = Vec::new();
-    for (group, name) in groups_of(s, queue)? {
-        if let Some(cursor) = Cursor::read(s, partition, group)? {
-            changes.extend(take_from(s, cursor, queue, (offset, name))?);
+    for (group, name) in groups_of(s, &deleted.queue)? {
+        if let Some(cursor) = QueueCursor::read(s, deleted.partition, group)? {
+            changes.extend(remove_from_cursor(s, cursor, name, deleted)?);
         }
     }
     Ok(changes)
 }
 
-fn take_from(
-    s: &Session<'_>,
-    mut cursor: Cursor,
-    queue: &Queue,
-    (offset, group): (i64, GroupName),
+fn remove_from_cursor(
+    s: &DbSession<'_>,
+    mut cursor: QueueCursor,
+    group: GroupName,
+    deleted: &DeletedMessage,
 ) -> Res<Option<Change>> {
-    let stood = cursor.next;
+    let DeletedMessage { queue, offset, .. } = deleted;
+    let offset = *offset;
+    let next_before = cursor.next;
     let parked = cursor.parked;
     if cursor.parked > 0 {
         cursor.unpark(s, offset)?;
     }
-    if stood == offset {
-        cursor.next = gap::next_stored(s, cursor.partition, (offset, cursor.tail))?;
+    if next_before == offset {
+        cursor.next = gap::next_stored(s, cursor.partition, offset, cursor.tail)?;
     }
     let now = s.now.0;
-    let mut held = false;
+    let mut was_leased = false;
     if let Some(lease) = cursor.lease.as_mut().filter(|lease| lease.unsettled.contains(offset)) {
-        held = true;
+        was_leased = true;
         lease.unsettled.remove(offset);
-        match lease.until > now {
-            true => lease.past.released.insert(offset),
-            false => lease.past.expired.insert(offset),
+        if lease.until > now {
+            lease.outcomes.released.insert(offset);
+        } else {
+            lease.outcomes.expired.insert(offset);
         }
     }
-    if !held && cursor.parked == parked && stood != offset {
+    if !was_leased && cursor.parked == parked && next_before != offset {
         return Ok(None);
     }
     if cursor.lease.as_ref().is_some_and(|lease| lease.unsettled.is_empty()) {
         let live = cursor.live(now).is_some();
-        ledger::note(s, &cursor, queue, if live { Rest::Released } else { Rest::Expired })?;
+        ledger::record_lease_end(
+            s,
+            &cursor,
+            queue,
+            if live { UnsettledOutcome::Released } else { UnsettledOutcome::Expired },
+        )?;
         cursor.lease = None;
     }
     if cursor.lease.is_none() {

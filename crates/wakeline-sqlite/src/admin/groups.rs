@@ -1,4 +1,4 @@
-//! Consumer groups: how far they are, and moving them.
+//! Consumer groups: how far they have read, and moving them.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use wakeline_core::{
 };
 use wakeline_store::{GroupDetail, GroupPartition, GroupPartitionFilter, Seek, SeekTo};
 
-use super::messages::let_go;
-use crate::error::{Fault, Res, corrupt};
-use crate::queue::cursor::{Cursor, created_at};
-use crate::queue::group::{mode_columns, start_from, subscription};
+use super::messages::record_lost_leases;
+use crate::error::{Res, StoreFault, corrupt};
+use crate::queue::cursor::{QueueCursor, created_at};
+use crate::queue::group::{StartPosition, mode_columns, start_from, subscription};
 use crate::queue::idle::Polls;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// All groups, or those of one name.
-pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<GroupDetail>> {
+/// All groups, or those with one name.
+pub(super) fn groups(s: &mut DbSession<'_>, only: Option<&GroupName>) -> Res<Vec<GroupDetail>> {
     let conn = s.conn;
     let mut statement = conn.prepare_cached(include_str!("../../sql/queries/group_list.sql"))?;
     let mut rows = statement.query((only.map(GroupName::as_str), s.now.0))?;
@@ -50,28 +50,28 @@ fn count(row: &Row<'_>, column: usize) -> Res<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(corrupt("count of a group, column", column))
 }
 
-/// Messages of the log that are under a lease, over the cursors of a group.
-fn first_deliveries(s: &Session<'_>, queue: i64, group: i64) -> Res<u64> {
+/// The number of leased messages that were not parked before, over all cursors of a group.
+fn first_deliveries(s: &DbSession<'_>, queue: i64, group: i64) -> Res<u64> {
     let sql = include_str!("../../sql/queries/cursor_leased.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((queue, group))?;
     let mut sum = 0;
     while let Some(row) = rows.next()? {
-        sum += Cursor::read(s, row.get(0)?, group)?.as_ref().map_or(0, leased);
+        sum += QueueCursor::read(s, row.get(0)?, group)?.as_ref().map_or(0, leased);
     }
     Ok(sum)
 }
 
-/// How long ago the oldest message was pushed that a group has yet to settle. Cursors with nothing
-/// to do are not looked at.
-fn behind(s: &Session<'_>, group: i64) -> Res<Duration> {
+/// The age of the oldest message that a group has not settled. Only cursors that have a due time
+/// are read.
+fn behind(s: &DbSession<'_>, group: i64) -> Res<Duration> {
     let sql = include_str!("../../sql/queries/cursor_due_all.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([group])?;
     let mut first: Option<i64> = None;
     while let Some(row) = rows.next()? {
         let partition = row.get(0)?;
-        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
+        let Some(cursor) = QueueCursor::read(s, partition, group)? else { continue };
         if let Some(offset) = oldest(s, &cursor)? {
             first = first.into_iter().chain(created_at(s, partition, offset)?).min();
         }
@@ -79,9 +79,9 @@ fn behind(s: &Session<'_>, group: i64) -> Res<Duration> {
     Ok(first.map_or(Duration::ZERO, |at| Timestamp(at).until(s.now)))
 }
 
-/// Groups, partition by partition.
+/// The partitions of groups, with how far each group has read.
 pub(super) fn partitions(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     filter: &GroupPartitionFilter,
 ) -> Res<Vec<GroupPartition>> {
     let sql = include_str!("../../sql/queries/group_partitions.sql");
@@ -89,9 +89,10 @@ pub(super) fn partitions(
     listed(s, sql, (group, queue, filter.limit, filter.offset))
 }
 
-/// Partitions in which a group is behind by at least so long, the oldest message first.
+/// The partitions in which a group is behind by at least a duration, the oldest unsettled message
+/// first.
 pub(super) fn lagging(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     behind: Duration,
     filter: &GroupPartitionFilter,
 ) -> Res<Vec<GroupPartition>> {
@@ -111,13 +112,13 @@ fn names(filter: &GroupPartitionFilter) -> (Option<&str>, Option<&str>) {
     (filter.group.as_ref().map(GroupName::as_str), filter.queue.as_ref().map(QueueName::as_str))
 }
 
-fn listed(s: &Session<'_>, sql: &str, params: impl Params) -> Res<Vec<GroupPartition>> {
+fn listed(s: &DbSession<'_>, sql: &str, params: impl Params) -> Res<Vec<GroupPartition>> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (group, partition): (i64, i64) = (row.get(2)?, row.get(4)?);
-        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
+        let Some(cursor) = QueueCursor::read(s, partition, group)? else { continue };
         let (queue, name): (String, String) = (row.get(0)?, row.get(1)?);
         let oldest_at = match oldest(s, &cursor)? {
             Some(offset) => created_at(s, partition, offset)?.map(Timestamp),
@@ -140,34 +141,34 @@ fn listed(s: &Session<'_>, sql: &str, params: impl Params) -> Res<Vec<GroupParti
     Ok(found)
 }
 
-/// Messages that are unread, parked, or of the log and under a lease.
-pub(super) fn lag(cursor: &Cursor) -> u64 {
+/// The number of messages that a group has not settled: unread, parked or leased.
+pub(super) fn lag(cursor: &QueueCursor) -> u64 {
     let unread = (cursor.tail - cursor.next - cursor.gaps).unsigned_abs();
     unread + cursor.parked.unsigned_abs() + leased(cursor)
 }
 
-/// Messages of the log that are under a lease: neither unread nor parked.
-fn leased(cursor: &Cursor) -> u64 {
+/// The number of leased messages that were not parked before.
+fn leased(cursor: &QueueCursor) -> u64 {
     let Some(lease) = &cursor.lease else { return 0 };
     lease.unsettled.iter().filter(|offset| *offset >= lease.start).count() as u64
 }
 
-/// The oldest message that is unread or unsettled.
-fn oldest(s: &Session<'_>, cursor: &Cursor) -> Res<Option<i64>> {
-    let held = cursor.lease.iter().flat_map(|lease| lease.unsettled.iter()).min();
+/// The lowest offset that is unread or unsettled.
+fn oldest(s: &DbSession<'_>, cursor: &QueueCursor) -> Res<Option<i64>> {
+    let leased_offset = cursor.lease.iter().flat_map(|lease| lease.unsettled.iter()).min();
     let parked = if cursor.parked > 0 { cursor.lowest_parked(s)? } else { None };
     let unread = (cursor.next < cursor.tail).then_some(cursor.next);
-    Ok([held, parked, unread].into_iter().flatten().min())
+    Ok([leased_offset, parked, unread].into_iter().flatten().min())
 }
 
-/// Moves a group.
-pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> {
+/// Moves a group to another position, in one queue or in all.
+pub(super) fn seek(s: &mut DbSession<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> {
     let (from, subscription) = match seek.to {
         SeekTo::Beginning => (Some(Timestamp(i64::MIN)), Subscription::All),
         SeekTo::End => (None, Subscription::From(s.now)),
         SeekTo::Since(from) if from > s.now => {
             let reason = "must not be in the future".to_owned();
-            return Err(Fault::Invalid { field: "subscriptionTimestamp", reason });
+            return Err(StoreFault::Invalid { field: "subscriptionTimestamp", reason });
         }
         SeekTo::Since(from) => (Some(from), Subscription::From(from)),
     };
@@ -175,7 +176,7 @@ pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> 
     let partition = only.map(PartitionName::as_str);
     let mut moved = 0;
     let mut changes = Vec::new();
-    for (queue, group) in standing(s, &seek.group, seek.queue.as_ref())? {
+    for (queue, group) in groups_named(s, &seek.group, seek.queue.as_ref())? {
         let Some(queue) = s.queue_by_id(queue)? else { continue };
         let sql = include_str!("../../sql/queries/group_delete_retries.sql");
         s.conn.prepare_cached(sql)?.execute((group, queue.id, partition))?;
@@ -184,14 +185,14 @@ pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> 
             let sql = include_str!("../../sql/queries/group_move.sql");
             s.conn.prepare_cached(sql)?.execute((group, mode, from))?;
         }
-        let_go(s, &queue, group, only)?;
+        record_lost_leases(s, &queue, group, only)?;
         let sql = include_str!("../../sql/queries/cursor_to_end.sql");
         let params = (group, queue.id, s.now.0, partition);
         moved += s.conn.prepare_cached(sql)?.execute(params)? as u64;
         if let Some(from) = from {
-            start_from(s, &queue, group, (from, only))?;
+            start_from(s, &queue, group, StartPosition { from, partition: only })?;
         }
-        let available = available(s, &queue, (group, &seek.group))?;
+        let available = available(s, &queue, group, &seek.group)?;
         changes.extend(
             available
                 .into_iter()
@@ -202,15 +203,16 @@ pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> 
     Ok((moved, changes))
 }
 
-/// Forgets a group, in one queue or in all. Returns how many cursors went, and whom to tell.
+/// Deletes a group, in one queue or in all. Returns the number of deleted cursors, and hints for
+/// its waiters.
 pub(super) fn delete_group(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     name: &GroupName,
     only: Option<&QueueName>,
 ) -> Res<(u64, Vec<Change>)> {
     let mut changes = forget_subscriptions(s, name, only)?;
     let mut gone = 0;
-    for (queue, group) in standing(s, name, only)? {
+    for (queue, group) in groups_named(s, name, only)? {
         if let Some(queue) = s.queue_by_id(queue)? {
             changes.push(Change { group: Some(name.clone()), ..queue.change(Duration::ZERO) });
         }
@@ -226,9 +228,10 @@ pub(super) fn delete_group(
     Ok((gone, changes))
 }
 
-/// Forgets where a group begins in queues to come. Returns whom to tell.
+/// Deletes the group's subscriptions to queues that do not exist yet. Returns hints for its
+/// waiters.
 fn forget_subscriptions(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     name: &GroupName,
     only: Option<&QueueName>,
 ) -> Res<Vec<Change>> {
@@ -237,29 +240,34 @@ fn forget_subscriptions(
     let mut rows = statement.query((name.as_str(), only.map(QueueName::as_str)))?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
-        let spoilt = || corrupt("subscription", name);
+        let invalid = || corrupt("subscription", name);
         let (queue, namespace, task): (Option<String>, Option<String>, Option<String>) =
             (row.get(0)?, row.get(1)?, row.get(2)?);
-        let namespace = namespace.map(Namespace::new).transpose().map_err(spoilt())?;
-        let task = task.map(TaskName::new).transpose().map_err(spoilt())?;
+        let namespace = namespace.map(Namespace::new).transpose().map_err(invalid())?;
+        let task = task.map(TaskName::new).transpose().map_err(invalid())?;
         let mut change = Change::of_filter(namespace, task, name.clone());
         if let Some(queue) = queue {
-            change.queue = QueueName::new(queue).map_err(spoilt())?;
+            change.queue = QueueName::new(queue).map_err(invalid())?;
         }
         changes.push(change);
     }
     Ok(changes)
 }
 
-/// What a group has to offer in a queue, partition by partition.
-fn available(s: &Session<'_>, queue: &Queue, (group, name): (i64, &GroupName)) -> Res<Vec<Change>> {
+/// Hints for the partitions of a queue in which a group has messages.
+fn available(
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    group: i64,
+    name: &GroupName,
+) -> Res<Vec<Change>> {
     let sql = include_str!("../../sql/queries/cursor_due_all.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([group])?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
         let due_at = Timestamp(row.get(1)?);
-        let Some(cursor) = Cursor::read(s, row.get(0)?, group)? else { continue };
+        let Some(cursor) = QueueCursor::read(s, row.get(0)?, group)? else { continue };
         changes.push(Change {
             partition: Some(cursor.partition_name),
             group: Some(name.clone()),
@@ -269,9 +277,13 @@ fn available(s: &Session<'_>, queue: &Queue, (group, name): (i64, &GroupName)) -
     Ok(changes)
 }
 
-/// The queues that have a group of a name, with its id there.
-fn standing(s: &Session<'_>, name: &GroupName, only: Option<&QueueName>) -> Res<Vec<(i64, i64)>> {
-    let sql = include_str!("../../sql/queries/group_standing.sql");
+/// The ids of the queues that have a group with this name, each with the group's id.
+fn groups_named(
+    s: &DbSession<'_>,
+    name: &GroupName,
+    only: Option<&QueueName>,
+) -> Res<Vec<(i64, i64)>> {
+    let sql = include_str!("../../sql/queries/group_queues.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let params = (name.as_str(), only.map(QueueName::as_str));
     let rows = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?;

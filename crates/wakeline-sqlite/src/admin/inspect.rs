@@ -1,17 +1,17 @@
-//! Reads what is there.
+//! Reads queues and single messages.
 
 use rusqlite::OptionalExtension as _;
 use wakeline_core::{GroupName, PartitionId, PartitionName, QueueName, TransactionId};
 use wakeline_store::{MessageDetail, MessageState, QueueDetail};
 
 use crate::error::{Res, corrupt};
-use crate::queue::cursor::Cursor;
+use crate::queue::cursor::{MessageInGroup, QueueCursor};
 use crate::queue::ledger;
 use crate::queue::message;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// A queue as it stands.
-pub(super) fn queue(s: &mut Session<'_>, name: &QueueName) -> Res<Option<QueueDetail>> {
+/// The configuration of a queue.
+pub(super) fn queue(s: &mut DbSession<'_>, name: &QueueName) -> Res<Option<QueueDetail>> {
     let Some(queue) = s.queue(name)? else { return Ok(None) };
     let partition = s.partition(&queue, &PartitionName::default_partition())?;
     let missing = || corrupt("queue", queue.id)("its default partition is missing");
@@ -25,9 +25,9 @@ pub(super) fn queue(s: &mut Session<'_>, name: &QueueName) -> Res<Option<QueueDe
     }))
 }
 
-/// The newest message of a transaction id in a partition.
+/// The newest message with a transaction id in a partition, with its state in each group.
 pub(super) fn message(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     partition: PartitionId,
     transaction_id: &TransactionId,
 ) -> Res<Option<MessageDetail>> {
@@ -44,13 +44,14 @@ pub(super) fn message(
     let (mut groups, mut errors) = (Vec::new(), Vec::new());
     let mut entries = ledger::of_message(s, partition.0, offset)?;
     for (group, group_name) in groups_of(s, &queue)? {
-        let Some(cursor) = Cursor::read(s, partition.0, group)? else { continue };
-        entries.extend(ledger::of_cursor(s, &cursor, &queue, (offset, &group_name)));
+        let Some(cursor) = QueueCursor::read(s, partition.0, group)? else { continue };
+        let in_group = MessageInGroup { group: &group_name, cursor: &cursor, offset };
+        entries.extend(ledger::of_cursor(s, &queue, in_group));
         if group_name.is_queue_mode() {
             next.attempt = failures(s, &cursor, offset)?.saturating_add(1);
         }
-        let state = state(s, &cursor, (offset, &group_name))?;
-        let error = last_error(s, &cursor, (offset, &group_name))?;
+        let state = state(s, in_group)?;
+        let error = last_error(s, in_group)?;
         errors.extend(error.map(|error| (group_name.clone(), error)));
         groups.push((group_name, state));
     }
@@ -67,7 +68,7 @@ pub(super) fn message(
     }))
 }
 
-pub(super) fn groups_of(s: &Session<'_>, queue: &Queue) -> Res<Vec<(i64, GroupName)>> {
+pub(super) fn groups_of(s: &DbSession<'_>, queue: &QueueRow) -> Res<Vec<(i64, GroupName)>> {
     let sql = include_str!("../../sql/queries/group_of_queue.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([queue.id])?;
@@ -79,30 +80,24 @@ pub(super) fn groups_of(s: &Session<'_>, queue: &Queue) -> Res<Vec<(i64, GroupNa
     Ok(groups)
 }
 
-/// The last error of a group that is not done with a message, or has given it up.
-fn last_error(
-    s: &Session<'_>,
-    cursor: &Cursor,
-    (offset, group): (i64, &GroupName),
-) -> Res<Option<String>> {
+/// The last error of a message in a group that has parked it, or for which it is a dead letter.
+fn last_error(s: &DbSession<'_>, message: MessageInGroup<'_>) -> Res<Option<String>> {
+    let MessageInGroup { group, cursor, offset } = message;
     let sql = include_str!("../../sql/queries/message_error.sql");
     let params = (cursor.partition, cursor.group, offset, group.as_str());
     Ok(s.conn.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }
 
-/// Counted failures of a message that a group is not done with.
-fn failures(s: &Session<'_>, cursor: &Cursor, offset: i64) -> Res<u32> {
+/// The failure count of a message that is parked in a group.
+fn failures(s: &DbSession<'_>, cursor: &QueueCursor, offset: i64) -> Res<u32> {
     let sql = include_str!("../../sql/queries/retry_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let params = (cursor.partition, cursor.group, offset);
     Ok(statement.query_row(params, |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-pub(super) fn state(
-    s: &Session<'_>,
-    cursor: &Cursor,
-    (offset, group): (i64, &GroupName),
-) -> Res<MessageState> {
+pub(super) fn state(s: &DbSession<'_>, message: MessageInGroup<'_>) -> Res<MessageState> {
+    let MessageInGroup { group, cursor, offset } = message;
     match &cursor.lease {
         Some(lease) if lease.unsettled.contains(offset) => {
             let live = lease.until > s.now.0;

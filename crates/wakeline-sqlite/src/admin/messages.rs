@@ -1,46 +1,51 @@
-//! Messages: intervening, and doing away with them.
+//! Interventions in single messages, clearing of queues and partitions, and lists of partitions.
 
 use wakeline_core::{
     Change, GroupName, Namespace, PartitionId, PartitionName, QueueName, TaskName, Timestamp,
 };
 use wakeline_store::{
-    BURY_DISTANCE_MAX, Intervened, Intervention, MessageFilter, MessageKey, Page, PartitionDetail,
+    GIVE_UP_DISTANCE_MAX, Intervention, InterventionOutcome, MessageFilter, MessageKey, Page,
+    PartitionDetail,
 };
 
 use super::inspect::groups_of;
 use crate::error::{Res, corrupt};
-use crate::queue::cursor::{Cursor, Held, Parked};
+use crate::queue::cursor::{ParkedMessage, QueueCursor, RetryState};
 use crate::queue::gap;
-use crate::queue::ledger::{self, Rest};
-use crate::session::{Queue, Session};
+use crate::queue::ledger::{self, UnsettledOutcome};
+use crate::session::{DbSession, QueueRow};
 use rusqlite::OptionalExtension as _;
 
-/// Retries a message of a group, or gives it up.
+/// Retries a message in a group, or makes it a dead letter.
 pub(super) fn intervene(
-    s: &mut Session<'_>,
-    (message, group): (&MessageKey, &GroupName),
+    s: &mut DbSession<'_>,
+    message: &MessageKey,
+    group: &GroupName,
     intervention: &Intervention,
-) -> Res<(Intervened, Vec<Change>)> {
+) -> Res<(InterventionOutcome, Vec<Change>)> {
     let partition = message.partition.0;
     let sql = include_str!("../../sql/queries/message_newest.sql");
     let params = (partition, message.transaction_id.as_str());
     let offset: Option<i64> =
         s.conn.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?;
-    let Some(offset) = offset else { return Ok((Intervened::Missing, Vec::new())) };
-    let Some(mut cursor) = Cursor::named(s, partition, group)? else {
-        return Ok((Intervened::NoGroup, Vec::new()));
+    let Some(offset) = offset else { return Ok((InterventionOutcome::Missing, Vec::new())) };
+    let Some(mut cursor) = QueueCursor::named(s, partition, group)? else {
+        return Ok((InterventionOutcome::NoGroup, Vec::new()));
     };
     if cursor.live(s.now.0).is_some_and(|lease| lease.unsettled.contains(offset)) {
-        return Ok((Intervened::Leased, Vec::new()));
+        return Ok((InterventionOutcome::Leased, Vec::new()));
     }
     let free = cursor.lease.is_none();
     let missing = || corrupt("cursor", cursor.name())("its queue is missing");
     let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
     let outcome = match intervention {
-        Intervention::Retry => retry(s, &mut cursor, (offset, group))?,
-        Intervention::Bury { error } => give_up(s, &mut cursor, &queue, (offset, error.as_ref()))?,
+        Intervention::Retry => retry(s, &mut cursor, offset, group)?,
+        Intervention::GiveUp { error } => {
+            let given_up = GivenUpMessage { offset, error: error.clone() };
+            bury(s, &mut cursor, &queue, given_up)?
+        }
     };
-    if outcome != Intervened::Done {
+    if outcome != InterventionOutcome::Done {
         return Ok((outcome, Vec::new()));
     }
     cursor.due_at = cursor.due(s, &queue)?;
@@ -56,79 +61,98 @@ pub(super) fn intervene(
 }
 
 fn retry(
-    s: &Session<'_>,
-    cursor: &mut Cursor,
-    (offset, group): (i64, &GroupName),
-) -> Res<Intervened> {
+    s: &DbSession<'_>,
+    cursor: &mut QueueCursor,
+    offset: i64,
+    group: &GroupName,
+) -> Res<InterventionOutcome> {
     if cursor.has_ahead(s, offset)? {
-        let sql = include_str!("../../sql/queries/retry_hasten.sql");
+        let sql = include_str!("../../sql/queries/retry_make_due.sql");
         let leased = cursor.lease.as_ref().is_some_and(|lease| lease.unsettled.contains(offset));
         if !leased {
             let params = (cursor.partition, cursor.group, offset, s.now.0);
             s.conn.prepare_cached(sql)?.execute(params)?;
         }
-        return Ok(Intervened::Done);
+        return Ok(InterventionOutcome::Done);
     }
-    cursor.park_again(s, offset, &Parked { held: Held::default(), due_at: s.now.0 })?;
+    cursor.park_again(
+        s,
+        offset,
+        &ParkedMessage { retry: RetryState::default(), due_at: s.now.0 },
+    )?;
     let sql = include_str!("../../sql/queries/dead_letter_forget.sql");
     s.conn.prepare_cached(sql)?.execute((cursor.partition, offset, group.as_str()))?;
-    Ok(Intervened::Done)
+    Ok(InterventionOutcome::Done)
 }
 
-fn give_up(
-    s: &Session<'_>,
-    cursor: &mut Cursor,
-    queue: &Queue,
-    (offset, error): (i64, Option<&String>),
-) -> Res<Intervened> {
+/// A message that a user gives up.
+struct GivenUpMessage {
+    offset: i64,
+    /// The error that its dead letter gets, instead of that of its last attempt.
+    error: Option<String>,
+}
+
+fn bury(
+    s: &DbSession<'_>,
+    cursor: &mut QueueCursor,
+    queue: &QueueRow,
+    given_up: GivenUpMessage,
+) -> Res<InterventionOutcome> {
+    let GivenUpMessage { offset, error } = given_up;
     let ahead = cursor.has_ahead(s, offset)?;
     if !ahead {
-        return Ok(Intervened::Settled);
+        return Ok(InterventionOutcome::Settled);
     }
-    let mut held = remembered(s, cursor, offset)?;
+    let mut retry = retry_state(s, cursor, offset)?;
     if offset >= cursor.next {
-        if cursor.distance(s, offset)? > BURY_DISTANCE_MAX {
-            return Ok(Intervened::TooFar);
+        if cursor.distance(s, offset)? > GIVE_UP_DISTANCE_MAX {
+            return Ok(InterventionOutcome::TooFar);
         }
         for before in cursor.next..offset {
             if cursor.gaps > 0 && gap::contains(s, cursor.partition, before)? {
                 continue;
             }
-            let parked = Parked { held: Held::default(), due_at: s.now.0 };
+            let parked = ParkedMessage { retry: RetryState::default(), due_at: s.now.0 };
             cursor.park_again(s, before, &parked)?;
         }
-        cursor.next = cursor.beyond(s, offset + 1)?;
+        cursor.next = cursor.after_gap(s, offset + 1)?;
     }
-    held.error = error.cloned().or(held.error);
-    cursor.bury(s, offset, &held)?;
+    retry.error = error.or(retry.error);
+    cursor.bury(s, offset, &retry)?;
     if let Some(lease) = &mut cursor.lease {
-        // The lease ran out: a live one was left alone.
+        // The lease has expired: `intervene` refuses messages of live leases.
         if lease.unsettled.contains(offset) {
             lease.unsettled.remove(offset);
-            lease.past.expired.insert(offset);
+            lease.outcomes.expired.insert(offset);
         }
         if lease.unsettled.is_empty() {
-            ledger::note(s, cursor, queue, Rest::Expired)?;
+            ledger::record_lease_end(s, cursor, queue, UnsettledOutcome::Expired)?;
             cursor.lease = None;
             cursor.freed_at = s.now.0;
         }
     }
-    Ok(Intervened::Done)
+    Ok(InterventionOutcome::Done)
 }
 
-/// What is remembered of a message that failed before.
-fn remembered(s: &Session<'_>, cursor: &Cursor, offset: i64) -> Res<Held> {
+/// The retry state of a parked message, or the default.
+fn retry_state(s: &DbSession<'_>, cursor: &QueueCursor, offset: i64) -> Res<RetryState> {
     let sql = include_str!("../../sql/queries/retry_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((cursor.partition, cursor.group, offset))?;
     match rows.next()? {
-        Some(row) => Ok(Held { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? }),
-        None => Ok(Held::default()),
+        Some(row) => {
+            Ok(RetryState { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? })
+        }
+        None => Ok(RetryState::default()),
     }
 }
 
-/// Removes all messages of a queue.
-pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -> Res<Option<u64>> {
+/// Removes all messages of a queue. Returns their number, or `None` if there is no such queue.
+pub(super) fn clear(
+    s: &mut DbSession<'_>,
+    name: &QueueName,
+    dead_letters: bool,
+) -> Res<Option<u64>> {
     let Some(queue) = s.queue(name)? else { return Ok(None) };
     let sql = include_str!("../../sql/queries/queue_delete_messages.sql");
     let gone = s.conn.prepare_cached(sql)?.execute([queue.id])? as u64;
@@ -141,7 +165,7 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
         s.conn.prepare_cached(sql)?.execute([queue.id])?;
     }
     for (group, _) in groups_of(s, &queue)? {
-        let_go(s, &queue, group, None)?;
+        record_lost_leases(s, &queue, group, None)?;
     }
     let sql = include_str!("../../sql/queries/queue_clear_cursors.sql");
     s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
@@ -152,10 +176,12 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
     Ok(Some(gone))
 }
 
-/// Removes all messages of a partition.
+/// Removes all messages of a partition. Returns their number, or `None` if there is no such
+/// partition.
 pub(super) fn clear_partition(
-    s: &mut Session<'_>,
-    (queue, name): (&QueueName, &PartitionName),
+    s: &mut DbSession<'_>,
+    queue: &QueueName,
+    name: &PartitionName,
     dead_letters: bool,
 ) -> Res<Option<u64>> {
     let Some(queue) = s.queue(queue)? else { return Ok(None) };
@@ -171,7 +197,7 @@ pub(super) fn clear_partition(
         s.conn.prepare_cached(sql)?.execute([partition])?;
     }
     for (group, _) in groups_of(s, &queue)? {
-        let_go(s, &queue, group, Some(name))?;
+        record_lost_leases(s, &queue, group, Some(name))?;
     }
     let sql = include_str!("../../sql/queries/partition_clear_cursors.sql");
     s.conn.prepare_cached(sql)?.execute((partition, s.now.0))?;
@@ -182,11 +208,11 @@ pub(super) fn clear_partition(
     Ok(Some(gone))
 }
 
-/// Notes that the leases of a group in a queue, or in one of its partitions, are lost. The cursors
-/// are still to be written.
-pub(super) fn let_go(
-    s: &Session<'_>,
-    queue: &Queue,
+/// Records in the ledger that the leases of a group in a queue, or in one of its partitions, have
+/// ended. The caller writes the cursors.
+pub(super) fn record_lost_leases(
+    s: &DbSession<'_>,
+    queue: &QueueRow,
     group: i64,
     only: Option<&PartitionName>,
 ) -> Res<()> {
@@ -194,19 +220,20 @@ pub(super) fn let_go(
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((queue.id, group))?;
     while let Some(row) = rows.next()? {
-        let Some(cursor) = Cursor::read(s, row.get(0)?, group)? else { continue };
+        let Some(cursor) = QueueCursor::read(s, row.get(0)?, group)? else { continue };
         if only.is_none_or(|only| *only == cursor.partition_name) {
             let live = cursor.live(s.now.0).is_some();
-            let rest = if live { Rest::Released } else { Rest::Expired };
-            ledger::note(s, &cursor, queue, rest)?;
+            let rest = if live { UnsettledOutcome::Released } else { UnsettledOutcome::Expired };
+            ledger::record_lease_end(s, &cursor, queue, rest)?;
         }
     }
     Ok(())
 }
 
-/// Removes a partition with all that is in it. True if it existed.
+/// Deletes a partition with everything in it. Returns whether it existed. The default partition
+/// cannot be deleted.
 pub(super) fn delete_partition(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     queue: &QueueName,
     name: &PartitionName,
 ) -> Res<bool> {
@@ -232,8 +259,8 @@ pub(super) fn delete_partition(
     Ok(true)
 }
 
-/// A partition as a list needs it.
-pub(super) struct Listed {
+/// The columns of a partition that lists need.
+pub(super) struct PartitionRow {
     pub(super) partition: i64,
     pub(super) queue: i64,
     pub(super) name: PartitionName,
@@ -242,12 +269,13 @@ pub(super) struct Listed {
     pub(super) gaps: i64,
 }
 
-/// Partitions that fit, in order of their ids, from one on.
+/// The partitions that match a filter, ordered by id, starting at an id.
 pub(super) fn list_partitions(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     filter: &MessageFilter,
-    (from, page): (i64, Page),
-) -> Res<Vec<Listed>> {
+    from: i64,
+    page: Page,
+) -> Res<Vec<PartitionRow>> {
     let queue = match &filter.queue {
         None => None,
         Some(name) => match s.queue(name)? {
@@ -269,7 +297,7 @@ pub(super) fn list_partitions(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (partition, name): (i64, String) = (row.get(0)?, row.get(2)?);
-        found.push(Listed {
+        found.push(PartitionRow {
             partition,
             queue: row.get(1)?,
             name: PartitionName::new(name).map_err(corrupt("partition", partition))?,
@@ -281,15 +309,15 @@ pub(super) fn list_partitions(
     Ok(found)
 }
 
-/// Partitions of a queue or of all.
+/// The partitions of one queue, or of all queues.
 pub(super) fn partitions(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     queue: Option<&QueueName>,
     page: Page,
 ) -> Res<Vec<PartitionDetail>> {
     let filter = MessageFilter { queue: queue.cloned(), ..MessageFilter::default() };
     let mut details = Vec::new();
-    for listed in list_partitions(s, &filter, (0, page))? {
+    for listed in list_partitions(s, &filter, 0, page)? {
         let missing = || corrupt("partition", listed.partition)("its queue is missing");
         let queue = s.queue_by_id(listed.queue)?.ok_or_else(missing)?;
         details.push(PartitionDetail {

@@ -1,8 +1,9 @@
-//! Jobs that redrive dead letters, and background work in general.
+//! Redrives of dead letters, and the background work of queues that runs them.
 //!
 //! # Invariants
-//! * A dead letter goes in the commit in which its message is delivered again, and in which the job
-//!   moves on: whoever carries a job on loses nothing and doubles nothing.
+//! * The transaction that delivers a message again also removes its dead letter and advances the
+//!   redrive, so that a redrive that is continued by another process neither loses nor repeats
+//!   messages.
 
 use std::time::Duration;
 
@@ -13,21 +14,21 @@ use wakeline_core::{
     TransactionId,
 };
 use wakeline_store::{
-    Consequence, DeadLetter, DeadLetterFilter, PushItem, QueueChores, Redrive, RedriveJob,
-    RedriveState,
+    Consequence, DeadLetter, DeadLetterFilter, PushItem, QueueBackgroundReport, Redrive,
+    RedriveJob, RedriveState,
 };
 
-use super::dead::Fitting;
+use super::dead::DeadLetterQuery;
 use crate::error::{Res, corrupt};
-use crate::queue::cursor::{Cursor, Held, Parked};
+use crate::queue::cursor::{ParkedMessage, QueueCursor, RetryState};
 use crate::queue::push::push_own;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// How long jobs that ended are remembered.
-const REMEMBERED: i64 = 7 * 86_400 * 1_000_000;
+/// How long ended redrives are kept.
+const ENDED_KEPT_MICROS: i64 = 7 * 86_400 * 1_000_000;
 
-/// A job as it is stored.
-struct Job {
+/// A redrive as stored in its row.
+struct RedriveRow {
     number: i64,
     job: RedriveJob,
     last: i64,
@@ -35,13 +36,13 @@ struct Job {
     due_at: i64,
 }
 
-/// Starts a job, unless it is there.
-pub(super) fn start(s: &mut Session<'_>, redrive: &Redrive) -> Res<(RedriveJob, Vec<Change>)> {
+/// Starts a redrive, unless it exists.
+pub(super) fn start(s: &mut DbSession<'_>, redrive: &Redrive) -> Res<(RedriveJob, Vec<Change>)> {
     let sql = include_str!("../../sql/queries/redrive_forget.sql");
-    s.conn.prepare_cached(sql)?.execute([s.now.0 - REMEMBERED])?;
+    s.conn.prepare_cached(sql)?.execute([s.now.0 - ENDED_KEPT_MICROS])?;
     let Redrive { id, filter, to_queue, rate } = redrive;
-    let total = match Fitting::new(s, filter)? {
-        Some(fitting) => signed(fitting.count(s)?),
+    let total = match DeadLetterQuery::new(s, filter)? {
+        Some(query) => signed(query.count(s)?),
         None => 0,
     };
     let sql = include_str!("../../sql/queries/dead_letter_last.sql");
@@ -62,83 +63,83 @@ pub(super) fn start(s: &mut Session<'_>, redrive: &Redrive) -> Res<(RedriveJob, 
         total,
         s.now.0,
     ))?;
-    let changes = vec![Change::of_chores(Duration::ZERO)];
+    let changes = vec![Change::of_background(Duration::ZERO)];
     s.hint(&changes);
     let row = find(s, *id)?
         .ok_or_else(|| corrupt("redrive", id)("it was just created, and is missing"))?;
     Ok((row.job, changes))
 }
 
-/// A job.
-pub(super) fn read(s: &Session<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
+/// Reads a redrive.
+pub(super) fn read(s: &DbSession<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
     Ok(find(s, id)?.map(|row| row.job))
 }
 
-/// A job that was to be stopped.
-pub(super) struct Cancelled {
+/// The result of cancelling a redrive.
+pub(super) struct CancelledRedrive {
     pub(super) job: Option<RedriveJob>,
-    /// Whether it was running until now.
+    /// Whether the redrive was running and is cancelled now.
     now: bool,
 }
 
-impl Consequence for Cancelled {
+impl Consequence for CancelledRedrive {
     fn changed(&self) -> bool {
         self.now
     }
 }
 
-/// Stops a job, if it is running.
-pub(super) fn cancel(s: &Session<'_>, id: RedriveId) -> Res<Cancelled> {
-    let Some(mut row) = find(s, id)? else { return Ok(Cancelled { job: None, now: false }) };
+/// Cancels a redrive, if it is running.
+pub(super) fn cancel(s: &DbSession<'_>, id: RedriveId) -> Res<CancelledRedrive> {
+    let Some(mut row) = find(s, id)? else { return Ok(CancelledRedrive { job: None, now: false }) };
     let now = row.job.state == RedriveState::Running;
     if now {
         row.job.state = RedriveState::Cancelled;
         row.write(s)?;
     }
-    Ok(Cancelled { job: read(s, id)?, now })
+    Ok(CancelledRedrive { job: read(s, id)?, now })
 }
 
-/// When background work is due.
-pub(crate) fn next_due(s: &Session<'_>) -> Res<Option<i64>> {
+/// When the next redrive is due.
+pub(crate) fn next_due(s: &DbSession<'_>) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/redrive_next_due.sql");
     Ok(s.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// Does a piece of background work that is due.
-pub(super) fn chores(s: &mut Session<'_>, rows: u32) -> Res<QueueChores> {
+/// Runs a limited part of the first redrive that is due.
+pub(super) fn run_background(s: &mut DbSession<'_>, rows: u32) -> Res<QueueBackgroundReport> {
     let sql = include_str!("../../sql/queries/redrive_due.sql");
     let due = {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut found = statement.query([s.now.0])?;
         found.next()?.map(decode).transpose()?
     };
-    let mut chores = QueueChores::default();
+    let mut report = QueueBackgroundReport::default();
     if let Some(mut row) = due {
-        (chores.rows, chores.changes) = go_on(s, &mut row, rows)?;
-        s.hint(&chores.changes);
+        (report.rows, report.changes) = run_some(s, &mut row, rows)?;
+        s.hint(&report.changes);
     }
-    chores.next_due = next_due(s)?.map(|due_at| s.now.until(Timestamp(due_at)));
-    Ok(chores)
+    report.next_due = next_due(s)?.map(|due_at| s.now.until(Timestamp(due_at)));
+    Ok(report)
 }
 
-/// Redrives some dead letters of a job, oldest first.
-fn go_on(s: &mut Session<'_>, row: &mut Job, rows: u32) -> Res<(u64, Vec<Change>)> {
+/// Redrives some dead letters, oldest first. Returns how many were read.
+fn run_some(s: &mut DbSession<'_>, row: &mut RedriveRow, rows: u32) -> Res<(u64, Vec<Change>)> {
     let redrive = row.job.redrive.clone();
     let most = redrive.rate.map_or(rows, |rate| (rate / 10).clamp(1, rows.max(1)));
     let (mut letters, mut more) = (Vec::new(), false);
-    if let Some(fitting) = Fitting::new(s, &redrive.filter)? {
-        letters = fitting.next(s, (row.place, row.last), most + 1)?;
+    if let Some(query) = DeadLetterQuery::new(s, &redrive.filter)? {
+        letters = query.next(s, row.place, row.last, most + 1)?;
         more = letters.len() > most as usize;
         letters.truncate(most as usize);
     }
     let mut changes = Vec::new();
     for (offset, letter) in &letters {
         row.place = letter.number.0;
-        match redrive_one(s, (*offset, letter), &redrive)? {
-            Some(told) => {
+        match redrive_one(s, *offset, letter, &redrive)? {
+            Some(its_changes) => {
                 let sql = include_str!("../../sql/queries/dead_letter_remove.sql");
                 s.conn.prepare_cached(sql)?.execute([letter.number.0])?;
-                changes.extend(told);
+                changes.extend(its_changes);
                 row.job.done += 1;
             }
             None => row.job.failed += 1,
@@ -155,10 +156,12 @@ fn go_on(s: &mut Session<'_>, row: &mut Job, rows: u32) -> Res<(u64, Vec<Change>
     Ok((read, changes))
 }
 
-/// Delivers a message again; returns whom to tell, or `None` if it has nowhere to go.
+/// Delivers a message again. Returns hints for its waiters, or `None` if the message or its group
+/// no longer exists.
 fn redrive_one(
-    s: &mut Session<'_>,
-    (offset, letter): (i64, &DeadLetter),
+    s: &mut DbSession<'_>,
+    offset: i64,
+    letter: &DeadLetter,
     redrive: &Redrive,
 ) -> Res<Option<Vec<Change>>> {
     if let Some(queue) = &redrive.to_queue {
@@ -174,7 +177,7 @@ fn redrive_one(
         };
         return Ok(Some(push_own(s, &[item])?.changes));
     }
-    let Some(mut cursor) = Cursor::named(s, letter.partition_id.0, &letter.group)? else {
+    let Some(mut cursor) = QueueCursor::named(s, letter.partition_id.0, &letter.group)? else {
         return Ok(None);
     };
     if !exists(s, letter.partition_id.0, offset)? {
@@ -185,8 +188,8 @@ fn redrive_one(
     }
     let missing = || corrupt("cursor", cursor.name())("its queue is missing");
     let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
-    let held = Held { failures: 0, alone: false, error: letter.error.clone() };
-    cursor.park_again(s, offset, &Parked { held, due_at: s.now.0 })?;
+    let retry = RetryState { failures: 0, alone: false, error: letter.error.clone() };
+    cursor.park_again(s, offset, &ParkedMessage { retry, due_at: s.now.0 })?;
     if cursor.lease.is_some() {
         cursor.write_unsettled(s)?;
         return Ok(Some(Vec::new()));
@@ -201,20 +204,20 @@ fn redrive_one(
     Ok(Some(change.into_iter().collect()))
 }
 
-fn exists(s: &Session<'_>, partition: i64, offset: i64) -> Res<bool> {
+fn exists(s: &DbSession<'_>, partition: i64, offset: i64) -> Res<bool> {
     let sql = include_str!("../../sql/queries/message_read.sql");
     Ok(s.conn.prepare_cached(sql)?.exists((partition, offset))?)
 }
 
-fn find(s: &Session<'_>, id: RedriveId) -> Res<Option<Job>> {
+fn find(s: &DbSession<'_>, id: RedriveId) -> Res<Option<RedriveRow>> {
     let sql = include_str!("../../sql/queries/redrive_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([id.0.as_bytes()])?;
     rows.next()?.map(decode).transpose()
 }
 
-impl Job {
-    fn write(&self, s: &Session<'_>) -> Res<()> {
+impl RedriveRow {
+    fn write(&self, s: &DbSession<'_>) -> Res<()> {
         let state = match self.job.state {
             RedriveState::Running => 0,
             RedriveState::Finished => 1,
@@ -228,12 +231,12 @@ impl Job {
     }
 }
 
-/// A count as it is stored.
+/// Converts a count to the type of its column.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn decode(row: &Row<'_>) -> Res<Job> {
+fn decode(row: &Row<'_>) -> Res<RedriveRow> {
     let number: i64 = row.get(0)?;
     let broken = || corrupt("redrive", number);
     let id: Vec<u8> = row.get(1)?;
@@ -270,5 +273,5 @@ fn decode(row: &Row<'_>) -> Res<Job> {
         created_at: Timestamp(row.get(18)?),
         updated_at: Timestamp(row.get(19)?),
     };
-    Ok(Job { number, job, last: row.get(11)?, place: row.get(12)?, due_at: row.get(17)? })
+    Ok(RedriveRow { number, job, last: row.get(11)?, place: row.get(12)?, due_at: row.get(17)? })
 }

@@ -1,4 +1,4 @@
-//! Figures over time.
+//! Stores and reads statistics: numbers counted per minute.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use rusqlite::{Row, params_from_iter, types::Value};
 use uuid::Uuid;
 use wakeline_core::{QueueName, Timestamp};
 use wakeline_store::{
-    DatabaseStats, MINUTE, NodeCounts, NodePoint, QueueCounts, QueuePoint, StatsQuery, StatsRange,
+    DatabaseStats, MINUTE, NodePoint, NodeStats, QueuePoint, QueueStats, StatsQuery, StatsRange,
     StatsRecord, StatsStore, StoreError,
 };
 
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Rows of a kind that writing figures removes at most.
+/// Most rows of each kind that recording statistics removes.
 const PRUNED_MAX: u32 = 10_000;
 
 #[async_trait]
 impl StatsStore for SqliteStore {
-    async fn record_stats(&self, figures: StatsRecord) -> Result<(), StoreError> {
-        self.write(Work::new("record_stats", move |s| record(s, &figures))).await
+    async fn record_stats(&self, statistics: StatsRecord) -> Result<(), StoreError> {
+        self.write(WriteCommand::new("record_stats", move |s| record(s, &statistics))).await
     }
 
     async fn queue_stats(
@@ -48,10 +48,10 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn record(s: &Session<'_>, figures: &StatsRecord) -> Res<()> {
-    let node = figures.node.as_bytes().to_vec();
-    let skew = figures.node_now.0.saturating_sub(s.now.0);
-    for slot in &figures.slots {
+fn record(s: &DbSession<'_>, statistics: &StatsRecord) -> Res<()> {
+    let node = statistics.node.as_bytes().to_vec();
+    let skew = statistics.node_now.0.saturating_sub(s.now.0);
+    for slot in &statistics.slots {
         let began = s.now.0.saturating_sub(micros(slot.age));
         let bucket = began.div_euclid(MINUTE) * MINUTE;
         let base = [Value::Blob(node.clone()), i64::from(slot.number).into()];
@@ -69,11 +69,12 @@ fn record(s: &Session<'_>, figures: &StatsRecord) -> Res<()> {
             write(sql, &base, counts.corrected(skew).values())?;
         }
     }
-    forget(s, figures.keep, PRUNED_MAX).map(drop)
+    forget(s, statistics.keep, PRUNED_MAX).map(drop)
 }
 
-/// Removes figures that are older, at most so many of each kind. True if there may be more.
-pub(crate) fn forget(s: &Session<'_>, keep: Duration, rows_max: u32) -> Res<bool> {
+/// Removes statistics that are older than `keep`, up to `rows_max` rows of each kind. Returns
+/// whether there may be more.
+pub(crate) fn forget(s: &DbSession<'_>, keep: Duration, rows_max: u32) -> Res<bool> {
     let before = s.now.0.saturating_sub(micros(keep));
     let mut more = false;
     for sql in [
@@ -86,14 +87,14 @@ pub(crate) fn forget(s: &Session<'_>, keep: Duration, rows_max: u32) -> Res<bool
     Ok(more)
 }
 
-/// Whether there are figures that are older.
-pub(crate) fn has_old(s: &Session<'_>, keep: Duration) -> Res<bool> {
+/// Whether there are statistics that are older than `keep`.
+pub(crate) fn has_old(s: &DbSession<'_>, keep: Duration) -> Res<bool> {
     let before = s.now.0.saturating_sub(micros(keep));
     let sql = include_str!("../../sql/queries/stats_old.sql");
     Ok(s.conn.prepare_cached(sql)?.query_row([before], |row| row.get(0))?)
 }
 
-fn queues(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<QueuePoint>)> {
+fn queues(s: &DbSession<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<QueuePoint>)> {
     let range = query.range(s.now);
     let mut statement =
         s.conn.prepare_cached(include_str!("../../sql/queries/stats_queues.sql"))?;
@@ -109,13 +110,13 @@ fn queues(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<QueuePoin
             at: Timestamp(row.get(0)?),
             queue: queue.map_err(corrupt("queue", &name))?,
             node: node.map(|bytes| node_id(&bytes)).transpose()?,
-            counts: QueueCounts::from_values(values(row, 3, QueueCounts::NAMES.len())?),
+            counts: QueueStats::from_values(values(row, 3, QueueStats::NAMES.len())?),
         });
     }
     Ok((range, points))
 }
 
-fn nodes(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<NodePoint>)> {
+fn nodes(s: &DbSession<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<NodePoint>)> {
     let range = query.range(s.now);
     let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/stats_nodes.sql"))?;
     let mut rows = statement.query(bounds(&range))?;
@@ -125,13 +126,13 @@ fn nodes(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<NodePoint>
         points.push(NodePoint {
             at: Timestamp(row.get(0)?),
             node: node_id(&node)?,
-            counts: NodeCounts::from_values(values(row, 2, NodeCounts::NAMES.len())?),
+            counts: NodeStats::from_values(values(row, 2, NodeStats::NAMES.len())?),
         });
     }
     Ok((range, points))
 }
 
-/// The ends of a range, and its step in microseconds.
+/// The start and end of a range, and its step in microseconds.
 fn bounds(range: &StatsRange) -> (i64, i64, i64) {
     (range.from.0, range.to.0, i64::from(range.step_minutes) * MINUTE)
 }

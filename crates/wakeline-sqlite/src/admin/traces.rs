@@ -7,32 +7,39 @@ use wakeline_core::{
     GroupName, MessageId, PartitionId, PartitionName, QueueName, Timestamp, TraceName,
 };
 use wakeline_store::{
-    MessageKey, NamedTrace, NamedTraces, NewTrace, Page, SealingError, TRACES_PER_MESSAGE_MAX,
-    Trace, TraceNameDetail, TraceNames, Traced,
+    AddTraceOutcome, MessageKey, NamedTrace, NamedTraces, NewTrace, Page, PayloadEncryptionError,
+    TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames,
 };
 
-use crate::error::{Fault, Res, corrupt};
+use crate::error::{Res, StoreFault, corrupt};
 use crate::queue::message;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Space that a trace takes besides its data, roughly.
+/// Approximate size of a trace on disk without its data.
 pub(super) const TRACE_BYTES: usize = 300;
 
-/// Notes something on a message.
-pub(super) fn add(s: &mut Session<'_>, trace: &NewTrace) -> Res<Traced> {
-    let Some((offset, queue)) = newest(s, &trace.message)? else { return Ok(Traced::Missing) };
+/// Adds a trace to a message.
+pub(super) fn add(s: &mut DbSession<'_>, trace: &NewTrace) -> Res<AddTraceOutcome> {
+    let Some((offset, queue)) = newest(s, &trace.message)? else {
+        return Ok(AddTraceOutcome::Missing);
+    };
     let partition = trace.message.partition.0;
     let sql = include_str!("../../sql/queries/trace_count.sql");
     let params = (partition, offset);
     let there: u32 = s.conn.prepare_cached(sql)?.query_row(params, |row| row.get(0))?;
     if there >= TRACES_PER_MESSAGE_MAX {
-        return Ok(Traced::TooMany);
+        return Ok(AddTraceOutcome::TooMany);
     }
     let missing = || corrupt("partition", partition)("its queue is missing");
-    let encrypted = s.queue_by_id(queue)?.ok_or_else(missing)?.options.encrypted;
-    let sealed = match encrypted {
-        true => Some(s.sealing.seal(MessageId(trace.id), &trace.data).map_err(unsealed(trace.id))?),
-        false => None,
+    let is_encrypted = s.queue_by_id(queue)?.ok_or_else(missing)?.options.encrypted;
+    let encrypted = if is_encrypted {
+        Some(
+            s.encryption
+                .encrypt(MessageId(trace.id), &trace.data)
+                .map_err(encryption_failed(trace.id))?,
+        )
+    } else {
+        None
     };
     let sql = include_str!("../../sql/queries/trace_add.sql");
     s.conn.prepare_cached(sql)?.execute((
@@ -42,7 +49,7 @@ pub(super) fn add(s: &mut Session<'_>, trace: &NewTrace) -> Res<Traced> {
         &trace.event_type,
         trace.group.as_str(),
         &trace.worker,
-        sealed.as_deref().unwrap_or(&trace.data),
+        encrypted.as_deref().unwrap_or(&trace.data),
         s.now.0,
     ))?;
     let number = s.conn.last_insert_rowid();
@@ -50,26 +57,26 @@ pub(super) fn add(s: &mut Session<'_>, trace: &NewTrace) -> Res<Traced> {
     for name in &trace.names {
         s.conn.prepare_cached(sql)?.execute((name.as_str(), number))?;
     }
-    Ok(Traced::Done)
+    Ok(AddTraceOutcome::Done)
 }
 
-fn unsealed(id: Uuid) -> impl Fn(SealingError) -> Fault {
+fn encryption_failed(id: Uuid) -> impl Fn(PayloadEncryptionError) -> StoreFault {
     move |error| match error {
-        SealingError::NoKeys => Fault::NoKeys,
-        SealingError::Seal(error) => corrupt("trace", id)(error),
+        PayloadEncryptionError::NoKeys => StoreFault::NoKeys,
+        PayloadEncryptionError::Encryption(error) => corrupt("trace", id)(error),
     }
 }
 
-/// Offset and queue of the newest message of a transaction id.
-fn newest(s: &Session<'_>, message: &MessageKey) -> Res<Option<(i64, i64)>> {
+/// The offset and the queue of the newest message with a transaction id.
+fn newest(s: &DbSession<'_>, message: &MessageKey) -> Res<Option<(i64, i64)>> {
     let sql = include_str!("../../sql/queries/message_newest.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let params = (message.partition.0, message.transaction_id.as_str());
     Ok(statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// The traces of a message, the oldest first.
-pub(super) fn list(s: &mut Session<'_>, message: &MessageKey) -> Res<Vec<Trace>> {
+/// The traces of a message, oldest first.
+pub(super) fn list(s: &mut DbSession<'_>, message: &MessageKey) -> Res<Vec<Trace>> {
     let Some((offset, _)) = newest(s, message)? else { return Ok(Vec::new()) };
     let sql = include_str!("../../sql/queries/trace_list.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
@@ -81,8 +88,8 @@ pub(super) fn list(s: &mut Session<'_>, message: &MessageKey) -> Res<Vec<Trace>>
     Ok(traces)
 }
 
-/// The traces of a name, the newest first.
-pub(super) fn named(s: &mut Session<'_>, name: &TraceName, page: Page) -> Res<NamedTraces> {
+/// The traces with a name, newest first.
+pub(super) fn named(s: &mut DbSession<'_>, name: &TraceName, page: Page) -> Res<NamedTraces> {
     let sql = include_str!("../../sql/queries/trace_named.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((name.as_str(), page.limit, page.offset))?;
@@ -107,8 +114,8 @@ pub(super) fn named(s: &mut Session<'_>, name: &TraceName, page: Page) -> Res<Na
     Ok(NamedTraces { traces, total: total.unsigned_abs() })
 }
 
-/// The names of traces, those used last first.
-pub(super) fn names(s: &mut Session<'_>, page: Page) -> Res<TraceNames> {
+/// The names of traces, most recently used first.
+pub(super) fn names(s: &mut DbSession<'_>, page: Page) -> Res<TraceNames> {
     let sql = include_str!("../../sql/queries/trace_names.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((page.limit, page.offset))?;
@@ -129,7 +136,7 @@ pub(super) fn names(s: &mut Session<'_>, page: Page) -> Res<TraceNames> {
 }
 
 /// Columns: trace_no, trace_id, event_type, group_name, worker, data, created_at.
-fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<Trace> {
+fn decode(s: &DbSession<'_>, row: &Row<'_>) -> Res<Trace> {
     let number: i64 = row.get(0)?;
     let id: Vec<u8> = row.get(1)?;
     let id = Uuid::from_slice(&id).map_err(corrupt("trace", number))?;
@@ -146,7 +153,10 @@ fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<Trace> {
         group: GroupName::new(group).map_err(corrupt("trace", number))?,
         worker: row.get(4)?,
         names: names.map_err(corrupt("trace", number))?,
-        data: s.sealing.open(MessageId(id), Bytes::from(data)).map_err(corrupt("trace", number))?,
+        data: s
+            .encryption
+            .decrypt(MessageId(id), Bytes::from(data))
+            .map_err(corrupt("trace", number))?,
         created_at: Timestamp(row.get(6)?),
     })
 }

@@ -1,75 +1,75 @@
-//! Interventions: holding instances back, letting them go on, ending them.
+//! Interventions by operators: suspending, resuming and terminating instances.
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::flow::{
-    ExecutionDetail, InstanceBirth, InstanceState, RetriedPiece, RetryPlace, Suspension,
+    ExecutionDetail, InstanceState, NewInstance, RetriedBatch, RetryPosition, Suspension,
     TerminateInstance,
 };
 
 use super::erase;
-use super::instance::{self, Instance};
+use super::instance::{self, InstanceRow};
 use super::kv;
-use super::lane::{Held, Lane, Lanes};
+use super::lane::{InstanceLane, InstanceLanes, LaneSuspension};
 use super::message;
 use super::names;
 use super::turn;
-use crate::error::{Fault, Res};
-use crate::session::Session;
+use crate::error::{Res, StoreFault};
+use crate::session::DbSession;
 
-/// Holds an instance back. False if that cannot be, or is so already.
-pub(super) fn suspend(s: &Session<'_>, id: &InstanceId, suspension: &Suspension) -> Res<bool> {
-    match Lane::named(s, id)? {
-        Some(lane) => hold(s, lane, suspension),
+/// Suspends an instance. Returns false if it has ended, does not exist, or is already suspended.
+pub(super) fn suspend(s: &DbSession<'_>, id: &InstanceId, suspension: &Suspension) -> Res<bool> {
+    match InstanceLane::named(s, id)? {
+        Some(lane) => suspend_lane(s, lane, suspension),
         None => Ok(false),
     }
 }
 
-/// The same by the holder of a turn.
+/// Suspends an instance on behalf of the dispatcher that holds its turn.
 pub(super) fn suspend_turn(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     token: FlowToken,
     suspension: &Suspension,
 ) -> Res<bool> {
-    let lane = Lane::read(s, token.lane)?;
+    let lane = InstanceLane::read(s, token.lane)?;
     match lane.filter(|lane| lane.is_held_by(token, s.now)) {
-        Some(lane) => hold(s, lane, suspension),
+        Some(lane) => suspend_lane(s, lane, suspension),
         None => Ok(false),
     }
 }
 
-fn hold(s: &Session<'_>, mut lane: Lane, suspension: &Suspension) -> Res<bool> {
+fn suspend_lane(s: &DbSession<'_>, mut lane: InstanceLane, suspension: &Suspension) -> Res<bool> {
     let goes_on = match lane.state {
         Some(state) => !state.is_ended(),
         None => message::start_waits(s, lane.id)?,
     };
-    if !goes_on || lane.held.is_some() {
+    if !goes_on || lane.suspension.is_some() {
         return Ok(false);
     }
     let (kind, reason) = match suspension {
         Suspension::Operator { reason } => ("operator", reason),
         Suspension::Mismatch { reason } => ("mismatch", reason),
     };
-    lane.held = Some(Held { kind: kind.to_owned(), reason: reason.clone() });
+    lane.suspension = Some(LaneSuspension { kind: kind.to_owned(), reason: reason.clone() });
     let expired = lane.lease.is_some_and(|lease| lease.until <= s.now.0);
     lane.end_lease(s, expired)?;
     lane.write(s)?;
     Ok(true)
 }
 
-/// Lets an instance go on. False if it was not held back.
-pub(super) fn resume(s: &mut Session<'_>, id: &InstanceId) -> Res<(bool, Vec<FlowChange>)> {
-    let lane = Lane::named(s, id)?.filter(|lane| lane.held.is_some());
+/// Resumes an instance. Returns whether it was suspended.
+pub(super) fn resume(s: &mut DbSession<'_>, id: &InstanceId) -> Res<(bool, Vec<FlowChange>)> {
+    let lane = InstanceLane::named(s, id)?.filter(|lane| lane.suspension.is_some());
     let resumed = lane.is_some();
-    Ok((resumed, let_go(s, lane.into_iter().collect())?))
+    Ok((resumed, resume_lanes(s, lane.into_iter().collect())?))
 }
 
-/// Lets those go on whose code and history did not agree, and that need one of these: a piece of
-/// those behind a place.
+/// Resumes a page of the instances that were suspended because their code did not match their
+/// history, and that need one of the given capabilities.
 pub(super) fn retry_mismatched(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     capabilities: &Capabilities,
-    after: Option<RetryPlace>,
-) -> Res<RetriedPiece> {
+    after: Option<RetryPosition>,
+) -> Res<RetriedBatch> {
     let mut needed = names::capabilities(s, capabilities)?;
     needed.sort_unstable();
     let after = after.map_or((i64::MIN, i64::MIN), |place| (place.capability, place.lane));
@@ -82,62 +82,68 @@ pub(super) fn retry_mismatched(
             found.collect::<Result<_, _>>()?
         };
         let Some(last) = ids.last() else { continue };
-        let next = Some(RetryPlace { capability, lane: *last });
+        let next = Some(RetryPosition { capability, lane: *last });
         let mut lanes = Vec::new();
         for id in ids {
-            lanes.extend(Lane::read(s, id)?);
+            lanes.extend(InstanceLane::read(s, id)?);
         }
-        return Ok(RetriedPiece { count: lanes.len() as u64, changes: let_go(s, lanes)?, next });
+        return Ok(RetriedBatch {
+            count: lanes.len() as u64,
+            changes: resume_lanes(s, lanes)?,
+            next,
+        });
     }
-    Ok(RetriedPiece::default())
+    Ok(RetriedBatch::default())
 }
 
-fn let_go(s: &mut Session<'_>, held: Vec<Lane>) -> Res<Vec<FlowChange>> {
-    let mut lanes = Lanes::default();
-    for lane in held {
+fn resume_lanes(s: &mut DbSession<'_>, suspended: Vec<InstanceLane>) -> Res<Vec<FlowChange>> {
+    let mut lanes = InstanceLanes::default();
+    for lane in suspended {
         let lane = lanes.add(lane);
-        lane.held = None;
+        lane.suspension = None;
         lane.due_at = lane.free_due(s)?;
     }
     let opened = lanes.finish(s)?;
-    Ok(turn::born(s, opened, &[])?.1)
+    Ok(turn::lease_on_insert(s, opened, &[])?.1)
 }
 
-/// Ends an instance without its code. False if there is nothing to end.
+/// Ends an instance without running its code. Returns whether there was an instance to end.
 pub(super) fn terminate(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     command: &TerminateInstance,
 ) -> Res<(bool, Vec<FlowChange>)> {
     if !command.state.is_ended() {
         let reason = "must be a state in which nothing follows".to_owned();
-        return Err(Fault::Invalid { field: "state", reason });
+        return Err(StoreFault::Invalid { field: "state", reason });
     }
-    let Some(lane) = Lane::named(s, &command.instance)? else { return Ok((false, Vec::new())) };
-    let told = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+    let Some(lane) = InstanceLane::named(s, &command.instance)? else {
+        return Ok((false, Vec::new()));
+    };
+    let outcome = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
     let watched = lane.watched;
-    let mut changes = match Instance::read(s, lane.id)? {
-        Some(instance) if instance.state.is_ended() || command.birth.is_some() => {
+    let mut changes = match InstanceRow::read(s, lane.id)? {
+        Some(instance) if instance.state.is_ended() || command.new_instance.is_some() => {
             return Ok((false, Vec::new()));
         }
         Some(instance) => end(s, lane, instance, command)?,
-        None => match &command.birth {
-            Some(birth) if message::start_waits(s, lane.id)? => {
-                let instance = record(s, &lane, birth)?;
+        None => match &command.new_instance {
+            Some(new_instance) if message::start_waits(s, lane.id)? => {
+                let instance = record(s, &lane, new_instance)?;
                 end(s, lane, instance, command)?
             }
             _ => return Ok((false, Vec::new())),
         },
     };
     if watched {
-        s.hint_flow(std::slice::from_ref(&told));
+        s.hint_flow(std::slice::from_ref(&outcome));
     }
-    changes.push(told);
+    changes.push(outcome);
     Ok((true, changes))
 }
 
-/// Records a pending instance, so that it can be ended.
-fn record(s: &Session<'_>, lane: &Lane, birth: &InstanceBirth) -> Res<Instance> {
-    let instance = Instance { execution: 1, ..Instance::born(s, lane, birth) };
+/// Inserts the row of a pending instance, so that it can be ended.
+fn record(s: &DbSession<'_>, lane: &InstanceLane, new_instance: &NewInstance) -> Res<InstanceRow> {
+    let instance = InstanceRow { execution: 1, ..InstanceRow::new(s, lane, new_instance) };
     instance.add(s)?;
     let execution = ExecutionDetail {
         execution: instance.execution,
@@ -154,9 +160,9 @@ fn record(s: &Session<'_>, lane: &Lane, birth: &InstanceBirth) -> Res<Instance> 
 }
 
 fn end(
-    s: &mut Session<'_>,
-    lane: Lane,
-    mut instance: Instance,
+    s: &mut DbSession<'_>,
+    lane: InstanceLane,
+    mut instance: InstanceRow,
     command: &TerminateInstance,
 ) -> Res<Vec<FlowChange>> {
     if let Some(mut execution) = instance::read_execution(s, lane.id, instance.execution)? {
@@ -171,9 +177,9 @@ fn end(
     instance.ended_at = Some(s.now);
     instance.write(s)?;
     erase::clear(s, lane.id)?;
-    let mut lanes = Lanes::default();
+    let mut lanes = InstanceLanes::default();
     let lane = lanes.add(lane);
-    lane.held = None;
+    lane.suspension = None;
     lane.watched = false;
     lane.state = Some(command.state);
     lane.end_lease(s, false)?;
@@ -181,5 +187,5 @@ fn end(
         message::store(s, &mut lanes, envelope)?;
     }
     let opened = lanes.finish(s)?;
-    Ok(turn::born(s, opened, &[])?.1)
+    Ok(turn::lease_on_insert(s, opened, &[])?.1)
 }

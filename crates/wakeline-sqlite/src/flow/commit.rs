@@ -1,4 +1,4 @@
-//! Commits turns: everything that a turn did, or nothing of it.
+//! Commits turns: all effects of a turn, or none of them.
 
 use wakeline_core::{FlowChange, FlowWhat};
 use wakeline_store::flow::{
@@ -7,23 +7,23 @@ use wakeline_store::flow::{
 };
 
 use super::erase;
-use super::instance::{self, Instance};
+use super::instance::{self, InstanceRow};
 use super::kv;
-use super::lane::{Lane, Lanes, number};
+use super::lane::{InstanceLane, InstanceLanes, number};
 use super::line;
 use super::message;
 use super::names;
 use super::turn;
 use super::work;
-use crate::error::{Fault, Res};
+use crate::error::{Res, StoreFault};
 use crate::hook;
 use crate::queue::push;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Space that a turn takes besides what it carries, roughly.
+/// Approximate size of a turn on disk without its payloads, and of each of its activities.
 const TURN_BYTES: usize = 500;
 
-/// What a turn takes of the disk, roughly.
+/// Approximate size of a turn on disk.
 pub(super) fn bytes(commit: &TurnCommit) -> usize {
     let work: usize = commit.work.iter().map(|work| TURN_BYTES + work.payload.len()).sum();
     let history = commit.history.as_ref().map_or(0, |batch| batch.events.len());
@@ -32,12 +32,12 @@ pub(super) fn bytes(commit: &TurnCommit) -> usize {
 }
 
 /// Commits a turn and ends its lease.
-pub(super) fn commit(s: &mut Session<'_>, commit: &TurnCommit) -> Res<TurnReply> {
-    let lane = Lane::read(s, commit.token.lane)?;
+pub(super) fn commit(s: &mut DbSession<'_>, commit: &TurnCommit) -> Res<TurnReply> {
+    let lane = InstanceLane::read(s, commit.token.lane)?;
     let Some(lane) = lane.filter(|lane| lane.is_held_by(commit.token, s.now)) else {
         return Ok(refused(TurnOutcome::Stale));
     };
-    let found = Found::read(s, &lane, commit)?;
+    let found = CommitTarget::read(s, &lane, commit)?;
     let last_event = found.execution.as_ref().map_or(0, |execution| execution.events);
     if commit.history.as_ref().is_some_and(|batch| batch.first != last_event + 1) {
         return Ok(refused(TurnOutcome::Conflict { last_event }));
@@ -56,25 +56,26 @@ fn refused(outcome: TurnOutcome) -> TurnReply {
     }
 }
 
-/// What a turn is about.
-struct Found {
-    instance: Option<Instance>,
+/// The instance and the execution to which a turn belongs, if they exist.
+struct CommitTarget {
+    instance: Option<InstanceRow>,
     execution: Option<ExecutionDetail>,
 }
 
-impl Found {
-    /// Fails if the command is wrong in itself.
-    fn read(s: &Session<'_>, lane: &Lane, commit: &TurnCommit) -> Res<Self> {
-        let invalid = |field, reason: &str| Fault::Invalid { field, reason: reason.to_owned() };
-        let instance = Instance::read(s, lane.id)?;
+impl CommitTarget {
+    /// Reads them. Fails if the command is invalid.
+    fn read(s: &DbSession<'_>, lane: &InstanceLane, commit: &TurnCommit) -> Res<Self> {
+        let invalid =
+            |field, reason: &str| StoreFault::Invalid { field, reason: reason.to_owned() };
+        let instance = InstanceRow::read(s, lane.id)?;
         let writes = commit.history.is_some()
             || !commit.status.is_empty()
             || !commit.kv.is_empty()
             || commit.end != ExecutionEnd::Open;
-        if instance.is_none() && commit.birth.is_none() && writes {
-            return Err(invalid("birth", "is missing, and there is no instance"));
+        if instance.is_none() && commit.new_instance.is_none() && writes {
+            return Err(invalid("new_instance", "is missing, and there is no instance"));
         }
-        if commit.execution == 0 && (instance.is_some() || commit.birth.is_some()) {
+        if commit.execution == 0 && (instance.is_some() || commit.new_instance.is_some()) {
             return Err(invalid("execution", "must be 1 or more"));
         }
         if commit.history.as_ref().is_some_and(|batch| batch.last < batch.first) {
@@ -90,11 +91,16 @@ impl Found {
     }
 }
 
-fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> Res<TurnReply> {
+fn apply(
+    s: &mut DbSession<'_>,
+    lane: InstanceLane,
+    found: CommitTarget,
+    commit: &TurnCommit,
+) -> Res<TurnReply> {
     let (id, lease) = (lane.id, lane.lease.expect("the token was checked"));
-    let mut lanes = Lanes::default();
+    let mut lanes = InstanceLanes::default();
     lanes.add(lane);
-    let Recorded { state, changed } = record(s, lanes.get(id), found, commit)?;
+    let RecordedTurn { state, changed } = record(s, lanes.get(id), found, commit)?;
     let inserted = insert_work(s, id, commit)?;
     let mut messages = Vec::with_capacity(commit.messages.len());
     for envelope in &commit.messages {
@@ -112,15 +118,15 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     lane.state = state;
     continue_as_new(s, lane, commit)?;
     lane.end_lease(s, false)?;
-    let told = changed && std::mem::take(&mut lane.watched);
+    let watched = changed && std::mem::take(&mut lane.watched);
     let outcome = FlowChange::now(FlowWhat::Outcome(lane.instance.clone()));
     let opened = lanes.finish(s)?;
-    let (turns, mut changes) = turn::born(s, opened, &commit.turn_requests)?;
+    let (turns, mut changes) = turn::lease_on_insert(s, opened, &commit.turn_requests)?;
     let inserted = if commit.clear { Vec::new() } else { inserted };
-    let (work, more) = line::born(s, inserted, &commit.work_requests)?;
+    let (work, more) = line::lease_on_insert(s, inserted, &commit.work_requests)?;
     changes.extend(more);
     if changed {
-        if told {
+        if watched {
             s.hint_flow(std::slice::from_ref(&outcome));
         }
         changes.push(outcome);
@@ -131,29 +137,30 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     Ok(TurnReply { outcome, turns, work, changes, queue_changes, hook_changes })
 }
 
-/// What became of the instance.
-struct Recorded {
-    /// How it stands after the turn. Messages of the turn are stored before that.
+/// The result of recording a turn in the instance's rows.
+struct RecordedTurn {
+    /// The instance's state after the turn. The turn's messages are stored while the lane still has
+    /// the state before it.
     state: Option<InstanceState>,
-    /// Whether there is something to tell those who wait for its outcome.
+    /// Whether callers that wait for the instance are notified.
     changed: bool,
 }
 
-/// Writes down what became of the instance.
+/// Writes the instance, its execution and its key-value changes.
 fn record(
-    s: &mut Session<'_>,
-    lane: &mut Lane,
-    found: Found,
+    s: &mut DbSession<'_>,
+    lane: &mut InstanceLane,
+    found: CommitTarget,
     commit: &TurnCommit,
-) -> Res<Recorded> {
+) -> Res<RecordedTurn> {
     if let Some(pinned) = &commit.pinned {
         lane.capability = Some(names::ensure_capability(s, &pinned.capability)?);
     }
-    let Found { instance, execution } = found;
-    let (mut instance, born) = match (instance, &commit.birth) {
+    let CommitTarget { instance, execution } = found;
+    let (mut instance, is_new) = match (instance, &commit.new_instance) {
         (Some(instance), _) => (instance, false),
-        (None, Some(birth)) => (Instance::born(s, lane, birth), true),
-        (None, None) => return Ok(Recorded { state: None, changed: false }),
+        (None, Some(new_instance)) => (InstanceRow::new(s, lane, new_instance), true),
+        (None, None) => return Ok(RecordedTurn { state: None, changed: false }),
     };
     let before = instance.state;
     begin_execution(&mut instance, commit.execution);
@@ -175,18 +182,20 @@ fn record(
     }
     instance.updated_at = s.now;
     let ended = matches!(commit.end, ExecutionEnd::Ended { .. });
-    let changed = born || ended || before != instance.state;
-    match changed {
-        true if born => instance.add(s)?,
-        true => instance.write(s)?,
-        false => instance.touch(s)?,
+    let changed = is_new || ended || before != instance.state;
+    if is_new {
+        instance.add(s)?;
+    } else if changed {
+        instance.write(s)?;
+    } else {
+        instance.touch(s)?;
     }
     let changed = changed || !commit.status.is_empty() || !commit.kv.is_empty();
-    Ok(Recorded { state: Some(instance.state), changed })
+    Ok(RecordedTurn { state: Some(instance.state), changed })
 }
 
-/// A new execution is the current one, and goes on.
-fn begin_execution(instance: &mut Instance, execution: u64) {
+/// Makes a new execution the current one.
+fn begin_execution(instance: &mut InstanceRow, execution: u64) {
     if execution > instance.execution {
         instance.execution = execution;
         instance.state = InstanceState::Running;
@@ -195,10 +204,10 @@ fn begin_execution(instance: &mut Instance, execution: u64) {
     }
 }
 
-/// The execution with what the turn added to it; made if it does not exist.
+/// Writes the execution with what the turn added to it. It is created if it does not exist.
 fn write_execution(
-    s: &Session<'_>,
-    instance: &mut Instance,
+    s: &DbSession<'_>,
+    instance: &mut InstanceRow,
     execution: Option<ExecutionDetail>,
     commit: &TurnCommit,
 ) -> Res<()> {
@@ -237,12 +246,12 @@ fn write_execution(
     instance::write_execution(s, instance.lane, &execution)
 }
 
-fn end_execution(s: &Session<'_>, execution: &mut ExecutionDetail, state: InstanceState) {
+fn end_execution(s: &DbSession<'_>, execution: &mut ExecutionDetail, state: InstanceState) {
     execution.state = state;
     execution.ended_at = Some(s.now);
 }
 
-fn append(s: &Session<'_>, lane: i64, execution: u64, batch: &HistoryBatch) -> Res<()> {
+fn append(s: &DbSession<'_>, lane: i64, execution: u64, batch: &HistoryBatch) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_history_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         lane,
@@ -254,8 +263,13 @@ fn append(s: &Session<'_>, lane: i64, execution: u64, batch: &HistoryBatch) -> R
     Ok(())
 }
 
-/// Adds and takes back activities. What was added is returned, and when it can be taken.
-fn insert_work(s: &mut Session<'_>, lane: i64, commit: &TurnCommit) -> Res<Vec<(i64, FlowChange)>> {
+/// Inserts and cancels activities. Returns the inserted ones that were not cancelled, each with the
+/// hint of when it can be claimed.
+fn insert_work(
+    s: &mut DbSession<'_>,
+    lane: i64,
+    commit: &TurnCommit,
+) -> Res<Vec<(i64, FlowChange)>> {
     let mut inserted = Vec::new();
     for work in &commit.work {
         if let Some((id, change)) = work::insert(s, lane, work)?
@@ -274,8 +288,9 @@ fn insert_work(s: &mut Session<'_>, lane: i64, commit: &TurnCommit) -> Res<Vec<(
     Ok(inserted)
 }
 
-/// What the next execution needs is said by the message that begins it.
-fn continue_as_new(s: &mut Session<'_>, lane: &mut Lane, commit: &TurnCommit) -> Res<()> {
+/// If the turn continues as new, takes over the capability that the starting message of the next
+/// execution needs.
+fn continue_as_new(s: &mut DbSession<'_>, lane: &mut InstanceLane, commit: &TurnCommit) -> Res<()> {
     if !matches!(commit.end, ExecutionEnd::ContinuedAsNew { .. }) {
         return Ok(());
     }

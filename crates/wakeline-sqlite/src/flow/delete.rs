@@ -1,4 +1,4 @@
-//! Deletes instances with all below them, and old executions, command by command.
+//! Deletes instances with their descendants, and old executions, in several commands.
 
 use std::collections::HashSet;
 
@@ -10,28 +10,28 @@ use wakeline_store::flow::{
 };
 
 use super::erase;
-use super::instance::Instance;
-use super::lane::Lane;
+use super::instance::InstanceRow;
+use super::lane::InstanceLane;
 use super::message;
 use super::read;
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Instances that are looked at together for deletion and pruning.
+/// Number of instances that one page of a deletion or a pruning reads.
 const ROOTS_LEN: usize = 100;
 
-/// How a pruning goes.
+/// The progress of a pruning.
 #[derive(Default)]
-struct Pruning {
+struct PruneProgress {
     done: DeleteReport,
-    /// The instances of which something went.
+    /// The instances of which executions were removed.
     touched: HashSet<InstanceId>,
 }
 
 impl SqliteStore {
-    /// Deletes instances with all below them, or none.
+    /// Deletes instances with their descendants, or none of them.
     pub(super) async fn delete(
         &self,
         command: DeleteInstances,
@@ -59,14 +59,14 @@ impl SqliteStore {
         while left > 0 {
             let (filter, after) = (filter.clone(), place);
             let page = self.read("delete_matching", move |s| deletable(s, &filter, &after));
-            let page = page.await.map_err(|error| partly(&report, error))?;
+            let page = page.await.map_err(|error| after_partial_success(&report, error))?;
             let (mut instances, Some(next)) = page else { break };
             place = next;
             instances.truncate(left);
             left -= instances.len();
             self.delete_all(DeleteInstances { instances, force: false }, &mut report).await?;
         }
-        // One that began again in the meantime is passed over.
+        // An instance that was started again in the meantime is skipped, not reported.
         Ok(DeleteReport { running: Vec::new(), ..report })
     }
 
@@ -76,23 +76,23 @@ impl SqliteStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let mut pruning = Pruning::default();
+        let mut progress = PruneProgress::default();
         let mut left = filter.limit as usize;
         let mut next = Some(0);
         while let Some(after) = next.filter(|_| left > 0) {
             let filter = filter.clone();
             let page = self.read("prune", move |s| prunable(s, &filter, options, after)).await;
-            let page = page.map_err(|error| partly(&pruning.done, error))?;
+            let page = page.map_err(|error| after_partial_success(&progress.done, error))?;
             let mut ids = page.0;
             ids.truncate(left);
             left -= ids.len();
             for ids in ids.chunks(ROOTS_LEN) {
-                self.prune_page(ids, options, &mut pruning).await?;
+                self.prune_page(ids, options, &mut progress).await?;
             }
             next = page.1;
         }
-        let DeleteReport { executions, events, .. } = pruning.done;
-        Ok(PruneReport { instances: pruning.touched.len() as u64, executions, events })
+        let DeleteReport { executions, events, .. } = progress.done;
+        Ok(PruneReport { instances: progress.touched.len() as u64, executions, events })
     }
 
     /// Removes old executions of some instances until none is left.
@@ -100,82 +100,89 @@ impl SqliteStore {
         &self,
         ids: &[InstanceId],
         options: PruneOptions,
-        pruning: &mut Pruning,
+        progress: &mut PruneProgress,
     ) -> Result<(), StoreError> {
         loop {
             let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
-            let work = Work::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
-            // A call is one act, however many pieces it has.
-            let work = if pruning.done.executions == 0 { work.recorded() } else { work };
-            let pruned = self.write(work).await.map_err(|error| partly(&pruning.done, error))?;
+            let work =
+                WriteCommand::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
+            // A call is one audit event, regardless of the number of its commands.
+            let work = if progress.done.executions == 0 { work.recorded() } else { work };
+            let pruned = self
+                .write(work)
+                .await
+                .map_err(|error| after_partial_success(&progress.done, error))?;
             if pruned.executions == 0 {
                 return Ok(());
             }
-            pruning.done.executions += pruned.executions;
-            pruning.done.events += pruned.events;
-            pruning.touched.extend(pruned.instances);
+            progress.done.executions += pruned.executions;
+            progress.done.events += pruned.events;
+            progress.touched.extend(pruned.instances);
             if pruned.more {
-                let cleared = self.clear(deletion, &mut pruning.done).await;
-                cleared.map_err(|error| partly(&pruning.done, error))?;
+                let cleared = self.clear(deletion, &mut progress.done).await;
+                cleared.map_err(|error| after_partial_success(&progress.done, error))?;
             }
         }
     }
 
-    /// Deletes instances, and goes on until nothing of them is left.
+    /// Deletes instances, and continues until none of their rows are left.
     async fn delete_all(
         &self,
         command: DeleteInstances,
         report: &mut DeleteReport,
     ) -> Result<(), StoreError> {
         let deletion = Uuid::now_v7();
-        let work = Work::new("delete_instances", move |s| erase::begin(s, &command, deletion));
+        let work =
+            WriteCommand::new("delete_instances", move |s| erase::begin(s, &command, deletion));
         // A call is one act, however many pieces it has.
         let work = if report.instances == 0 { work.recorded() } else { work };
-        let begun = self.write(work).await.map_err(|error| partly(report, error))?;
+        let begun = self.write(work).await.map_err(|error| after_partial_success(report, error))?;
         add(report, begun.report);
         if begun.more {
             let cleared = self.clear(deletion, report).await;
-            cleared.map_err(|error| partly(report, error))?;
+            cleared.map_err(|error| after_partial_success(report, error))?;
         }
         Ok(())
     }
 
-    /// Goes on with a deletion to its end.
+    /// Continues a deletion until none of its rows are left.
     async fn clear(&self, deletion: Uuid, report: &mut DeleteReport) -> Result<(), StoreError> {
         loop {
-            let work = Work::new("delete_instances", move |s| {
-                let mut piece = erase::Piece::default();
-                erase::go_on(s, deletion, &mut piece)?;
-                Ok(piece)
+            let work = WriteCommand::new("delete_instances", move |s| {
+                let mut step = erase::DeletionStep::default();
+                erase::continue_deletion(s, deletion, &mut step)?;
+                Ok(step)
             });
-            let piece = self.write(work).await?;
-            add(report, piece.report);
-            if !piece.more {
+            let step = self.write(work).await?;
+            add(report, step.report);
+            if !step.more {
                 return Ok(());
             }
         }
     }
 }
 
-fn add(report: &mut DeleteReport, piece: DeleteReport) {
-    report.instances += piece.instances;
-    report.executions += piece.executions;
-    report.events += piece.events;
-    report.messages += piece.messages;
-    report.running.extend(piece.running);
-    report.watched.extend(piece.watched);
+fn add(report: &mut DeleteReport, step: DeleteReport) {
+    report.instances += step.instances;
+    report.executions += step.executions;
+    report.events += step.events;
+    report.messages += step.messages;
+    report.running.extend(step.running);
+    report.watched.extend(step.watched);
 }
 
-/// What an error means after some pieces: its outcome is unknown.
-fn partly(report: &DeleteReport, error: StoreError) -> StoreError {
-    match report.instances > 0 || report.executions > 0 {
-        true => StoreError::Transient { operation: "delete_instances", source: Box::new(error) },
-        false => error,
+/// Converts an error after some commands succeeded: the outcome of the whole call is unknown.
+fn after_partial_success(report: &DeleteReport, error: StoreError) -> StoreError {
+    if report.instances > 0 || report.executions > 0 {
+        StoreError::Transient { operation: "delete_instances", source: Box::new(error) }
+    } else {
+        error
     }
 }
 
-/// Which of some instances can be deleted: all of those below them have ended. Reads only.
-pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> {
+/// Checks whether instances can be deleted: all of their descendants must have ended, and none may
+/// have a parent that stays. Reads only.
+pub(super) fn check(s: &DbSession<'_>, named: &[InstanceId]) -> Res<DeleteReport> {
     let mut doomed = Vec::new();
     let mut seen = HashSet::new();
     for id in named {
@@ -190,9 +197,9 @@ pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> 
     Ok(DeleteReport { running, orphans, ..DeleteReport::default() })
 }
 
-/// An instance with all below it, or one that waits to be started.
-fn below(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
-    let Some(lane) = Lane::named(s, id)? else { return Ok(Vec::new()) };
+/// An instance with its descendants, also if it is pending.
+fn below(s: &DbSession<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
+    let Some(lane) = InstanceLane::named(s, id)? else { return Ok(Vec::new()) };
     match lane.state {
         Some(_) => read::family(s, id),
         None if message::start_waits(s, lane.id)? => read::family(s, id),
@@ -200,28 +207,28 @@ fn below(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
     }
 }
 
-fn not_ended(s: &Session<'_>, ids: &[InstanceId]) -> Res<Vec<InstanceId>> {
+fn not_ended(s: &DbSession<'_>, ids: &[InstanceId]) -> Res<Vec<InstanceId>> {
     let mut running = Vec::new();
     for id in ids {
-        let ended = |lane: Lane| lane.state.is_some_and(|state| state.is_ended());
-        if Lane::named(s, id)?.is_some_and(|lane| !ended(lane)) {
+        let ended = |lane: InstanceLane| lane.state.is_some_and(|state| state.is_ended());
+        if InstanceLane::named(s, id)?.is_some_and(|lane| !ended(lane)) {
             running.push(id.clone());
         }
     }
     Ok(running)
 }
 
-/// Those whose parent exists and stays.
+/// The instances whose parent exists and is not deleted with them.
 fn orphans(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     named: &[InstanceId],
     doomed: &HashSet<InstanceId>,
 ) -> Res<Vec<InstanceId>> {
     let mut orphans = Vec::new();
     for id in named {
-        let Some(instance) = Instance::named(s, id)? else { continue };
+        let Some(instance) = InstanceRow::named(s, id)? else { continue };
         let Some((parent, _)) = instance.parent else { continue };
-        let stays = Lane::named(s, &parent)?.is_some_and(|lane| lane.state.is_some());
+        let stays = InstanceLane::named(s, &parent)?.is_some_and(|lane| lane.state.is_some());
         if stays && !doomed.contains(&parent) {
             orphans.push(id.clone());
         }
@@ -229,16 +236,16 @@ fn orphans(
     Ok(orphans)
 }
 
-/// Where to read on among ended instances.
-pub(super) type Place = (i64, String);
+/// A position among ended instances: the time of the end and the id.
+pub(super) type EndedPlace = (i64, String);
 
-/// A page of ended instances that have no parent, those of them that can be deleted, and where to
-/// read on. Reads only.
+/// Reads a page of ended instances that have no parent. Returns those that can be deleted, and the
+/// position of the next page. Reads only.
 pub(super) fn deletable(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
-    after: &Place,
-) -> Res<(Vec<InstanceId>, Option<Place>)> {
+    after: &EndedPlace,
+) -> Res<(Vec<InstanceId>, Option<EndedPlace>)> {
     let page = match &filter.instances {
         Some(named) => named_roots(s, filter, named, after)?,
         None => ended_roots(s, filter, after)?,
@@ -254,16 +261,16 @@ pub(super) fn deletable(
     Ok((roots, next))
 }
 
-/// The same of those that a filter names.
+/// Like [`ended_roots`], among the instances that the filter names.
 fn named_roots(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
     named: &[InstanceId],
-    after: &Place,
-) -> Res<Vec<Place>> {
+    after: &EndedPlace,
+) -> Res<Vec<EndedPlace>> {
     let mut page = Vec::new();
     for id in matching(s, filter, named)? {
-        let Some(instance) = Instance::named(s, &id)? else { continue };
+        let Some(instance) = InstanceRow::named(s, &id)? else { continue };
         let Some(ended_at) = instance.ended_at.filter(|_| instance.parent.is_none()) else {
             continue;
         };
@@ -275,9 +282,9 @@ fn named_roots(
     Ok(page)
 }
 
-/// Some ended instances that have no parent, by their end and id.
+/// A page of ended instances that have no parent, ordered by their end and id.
 fn ended_roots(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
     after: &(i64, String),
 ) -> Res<Vec<(i64, String)>> {
@@ -290,10 +297,10 @@ fn ended_roots(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// A page of instances of which old executions go, and the lane behind which there may be more.
-/// Reads only.
+/// A page of instances that have old executions to remove, and the lane after which there may be
+/// more. Reads only.
 pub(super) fn prunable(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
     after: i64,
@@ -301,7 +308,7 @@ pub(super) fn prunable(
     let Some(named) = &filter.instances else { return all_prunable(s, filter, options, after) };
     let mut ids = Vec::new();
     for id in matching(s, filter, named)? {
-        let Some(instance) = Instance::named(s, &id)? else { continue };
+        let Some(instance) = InstanceRow::named(s, &id)? else { continue };
         if ids.len() < filter.limit as usize
             && !erase::old_executions(s, &instance, options)?.is_empty()
         {
@@ -311,16 +318,16 @@ pub(super) fn prunable(
     Ok((ids, None))
 }
 
-/// The instances that a filter names and speaks of, those that ended first in front.
+/// The named instances that match a filter, in the order in which they ended.
 fn matching(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
     named: &[InstanceId],
 ) -> Res<Vec<InstanceId>> {
     let before = filter.ended_before.map(|at| at.0);
     let mut found = Vec::new();
     for id in named.iter().collect::<HashSet<_>>() {
-        let Some(instance) = Instance::named(s, id)? else { continue };
+        let Some(instance) = InstanceRow::named(s, id)? else { continue };
         let ended_at = instance.ended_at.map(|at| at.0);
         if before.is_none_or(|before| ended_at.is_some_and(|ended_at| ended_at < before)) {
             found.push((ended_at, id.clone()));
@@ -330,9 +337,9 @@ fn matching(
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// The same of all that a filter speaks of.
+/// Like [`prunable`], for a filter that names no instances.
 fn all_prunable(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
     after: i64,

@@ -1,10 +1,11 @@
-//! Removes what instances own, in pieces: messages and activities, whole instances, old executions.
+//! Removes the rows of instances in several steps: messages and activities, whole instances, and
+//! old executions.
 //!
 //! # Invariants
-//! * A deletion takes several short commands, so that it does not hold up those of others. The
-//!   first removes what was named for everybody who asks; what is left is noted in
-//!   `lane_leftovers`.
-//! * No command removes more than some thousand rows, and none looks at a row twice.
+//! * A deletion takes several short commands, so that it does not delay the commands of others. The
+//!   first command removes the rows by which requests find the instances; the remaining rows are
+//!   recorded in `lane_leftovers`.
+//! * No command removes more than a few thousand rows, and none reads a row twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,21 +15,21 @@ use wakeline_core::{FlowChange, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::Consequence;
 use wakeline_store::flow::{DeleteInstances, DeleteReport, PruneOptions};
 
-use super::instance::Instance;
-use super::lane::{Lane, count, number};
+use super::instance::InstanceRow;
+use super::lane::{InstanceLane, count, number};
 use super::message;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Rows that one step of a command removes.
+/// Most rows that one step of a command removes.
 const ROWS_MAX: i64 = 500;
-/// Lanes that one step of a command goes on with.
+/// Most entries of `lane_leftovers` that one step of a command processes.
 const NOTES_MAX: i64 = 200;
-/// Whoever deletes has so long before housekeeping goes on with it.
-const LEFT_ALONE: Duration = Duration::from_secs(60);
+/// How long a deletion belongs to the call that started it. After that, housekeeping continues it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
-/// Removes all messages and activities of a lane. Returns how many.
-pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
+/// Removes all messages and activities of a lane. Returns their number.
+pub(super) fn clear(s: &DbSession<'_>, lane: i64) -> Res<u64> {
     let mut gone = 0;
     for sql in [
         include_str!("../../sql/queries/flow_message_clear.sql"),
@@ -39,55 +40,65 @@ pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
     Ok(gone)
 }
 
-/// What a command of a deletion did.
+/// What one command of a deletion did.
 #[derive(Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct DeletionStep {
     pub(super) report: DeleteReport,
-    /// Something is left of the deletion.
+    /// Whether the deletion has rows left to remove.
     pub(super) more: bool,
 }
 
-impl Consequence for Piece {
+impl Consequence for DeletionStep {
     fn changed(&self) -> bool {
         self.report.changed()
     }
 }
 
-/// Removes instances for everybody who asks, and begins with what they own. Those that have not
-/// ended only by force.
-pub(super) fn begin(s: &mut Session<'_>, command: &DeleteInstances, deletion: Uuid) -> Res<Piece> {
+/// Removes instances so that requests no longer find them, and starts to remove the rows that they
+/// own. Instances that have not ended are only removed with `force`.
+pub(super) fn begin(
+    s: &mut DbSession<'_>,
+    command: &DeleteInstances,
+    deletion: Uuid,
+) -> Res<DeletionStep> {
     let mut lanes = Vec::new();
     for id in command.instances.iter().collect::<HashSet<_>>() {
-        let Some(lane) = Lane::named(s, id)? else { continue };
+        let Some(lane) = InstanceLane::named(s, id)? else { continue };
         let early = command.force && message::due(s, lane.id)?.is_some();
         if early || lane.state.is_some() || message::start_waits(s, lane.id)? {
             lanes.push(lane);
         }
     }
-    let mut piece = Piece::default();
+    let mut step = DeletionStep::default();
     if !command.force {
-        let goes_on = |lane: &&Lane| !lane.state.is_some_and(|state| state.is_ended());
-        piece.report.running =
+        let goes_on = |lane: &&InstanceLane| !lane.state.is_some_and(|state| state.is_ended());
+        step.report.running =
             lanes.iter().filter(goes_on).map(|lane| lane.instance.clone()).collect();
-        if !piece.report.running.is_empty() {
-            return Ok(piece);
+        if !step.report.running.is_empty() {
+            return Ok(step);
         }
     }
     for lane in lanes {
-        unlink(s, lane, deletion, &mut piece.report)?;
+        unlink(s, lane, deletion, &mut step.report)?;
     }
-    piece.more = piece.report.instances > 0;
-    // What is small goes at once.
+    step.more = step.report.instances > 0;
+    // A small deletion finishes in this command.
     for _ in 0..4 {
-        if piece.more {
-            go_on(s, deletion, &mut piece)?;
+        if step.more {
+            continue_deletion(s, deletion, &mut step)?;
         }
     }
-    Ok(piece)
+    Ok(step)
 }
 
-/// Removes the rows by which everybody finds a lane and its instance, and notes what is left.
-fn unlink(s: &mut Session<'_>, lane: Lane, deletion: Uuid, report: &mut DeleteReport) -> Res<()> {
+/// Removes the rows by which requests find a lane and its instance, and records that other rows are
+/// left.
+fn unlink(
+    s: &mut DbSession<'_>,
+    lane: InstanceLane,
+    deletion: Uuid,
+    report: &mut DeleteReport,
+) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_instance_has_children.sql");
     let parents: bool =
         s.conn.prepare_cached(sql)?.query_row([lane.instance.as_str()], |row| row.get(0))?;
@@ -98,7 +109,8 @@ fn unlink(s: &mut Session<'_>, lane: Lane, deletion: Uuid, report: &mut DeleteRe
         s.conn.prepare_cached(sql)?.execute([lane.id])?;
     }
     let name = Some(lane.instance.as_str()).filter(|_| parents);
-    note(s, deletion, (lane.id, None), name)?;
+    let leftover = Leftover { lane: lane.id, execution: None, parent: name };
+    add_leftover(s, deletion, &leftover)?;
     report.instances += 1;
     if lane.watched {
         s.hint_flow(&[FlowChange::now(FlowWhat::Outcome(lane.instance.clone()))]);
@@ -107,52 +119,60 @@ fn unlink(s: &mut Session<'_>, lane: Lane, deletion: Uuid, report: &mut DeleteRe
     Ok(())
 }
 
-/// Notes what is left of a lane, or of one of its executions.
-fn note(
-    s: &Session<'_>,
-    deletion: Uuid,
-    (lane, execution): (i64, Option<i64>),
-    parent: Option<&str>,
-) -> Res<()> {
+/// A lane, or one of its executions, whose rows are still to be removed.
+struct Leftover<'l> {
+    lane: i64,
+    execution: Option<i64>,
+    /// The id of the instance, if it may have children to delete.
+    parent: Option<&'l str>,
+}
+
+/// Records that rows of a lane, or of one of its executions, are left.
+fn add_leftover(s: &DbSession<'_>, deletion: Uuid, leftover: &Leftover<'_>) -> Res<()> {
+    let Leftover { lane, execution, parent } = leftover;
     let sql = include_str!("../../sql/queries/flow_leftover_add.sql");
-    let due = s.now.plus(LEFT_ALONE).0;
+    let due = s.now.plus(ABANDONED_AFTER).0;
     let params = (deletion.into_bytes(), lane, execution, parent, s.now.0, due);
     s.conn.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
-/// Goes on with a deletion.
-pub(super) fn go_on(s: &mut Session<'_>, deletion: Uuid, piece: &mut Piece) -> Res<()> {
-    let followed = follow(s, deletion, &mut piece.report)?;
+/// Runs one step of a deletion.
+pub(super) fn continue_deletion(
+    s: &mut DbSession<'_>,
+    deletion: Uuid,
+    step: &mut DeletionStep,
+) -> Res<()> {
+    let followed = follow(s, deletion, &mut step.report)?;
     let left = ROWS_MAX - i64::try_from(followed).unwrap_or(ROWS_MAX);
     if left > 0 {
-        erase(s, deletion, left, &mut piece.report)?;
+        erase(s, deletion, left, &mut step.report)?;
     }
     let sql = include_str!("../../sql/queries/flow_leftover_more.sql");
     let deletion = [deletion.into_bytes()];
-    piece.more = s.conn.prepare_cached(sql)?.query_row(deletion, |row| row.get(0))?;
+    step.more = s.conn.prepare_cached(sql)?.query_row(deletion, |row| row.get(0))?;
     Ok(())
 }
 
-/// Goes on with a deletion that nobody finished. Returns when there is more to do.
-pub(super) fn clear_deleted(s: &mut Session<'_>) -> Res<Option<Duration>> {
+/// Continues a deletion whose caller did not finish it. Returns when to call again.
+pub(super) fn clear_deleted(s: &mut DbSession<'_>) -> Res<Option<Duration>> {
     match first_due(s)? {
         Some((deletion, due)) if due <= s.now.0 => {
-            go_on(s, deletion, &mut Piece::default())?;
+            continue_deletion(s, deletion, &mut DeletionStep::default())?;
             Ok(first_due(s)?.map(|(_, due)| s.now.until(Timestamp(due))))
         }
         later => Ok(later.map(|(_, due)| s.now.until(Timestamp(due)))),
     }
 }
 
-/// Answers from a snapshot, if there is nothing to go on with.
-pub(super) fn peek_deleted(s: &Session<'_>) -> Res<Option<Option<Duration>>> {
+/// Answers from a snapshot, if no unfinished deletion is due.
+pub(super) fn peek_deleted(s: &DbSession<'_>) -> Res<Option<Option<Duration>>> {
     let first = first_due(s)?;
     let idle = first.is_none_or(|(_, due)| due > s.now.0);
     Ok(idle.then(|| first.map(|(_, due)| s.now.until(Timestamp(due)))))
 }
 
-fn first_due(s: &Session<'_>) -> Res<Option<(Uuid, i64)>> {
+fn first_due(s: &DbSession<'_>) -> Res<Option<(Uuid, i64)>> {
     let sql = include_str!("../../sql/queries/flow_leftover_due.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -162,8 +182,8 @@ fn first_due(s: &Session<'_>) -> Res<Option<(Uuid, i64)>> {
     Ok(Some((deletion, row.get(1)?)))
 }
 
-/// Deletes children of deleted instances, as many as one command may. Returns how many.
-fn follow(s: &mut Session<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res<usize> {
+/// Deletes children of deleted instances, up to [`ROWS_MAX`]. Returns their number.
+fn follow(s: &mut DbSession<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res<usize> {
     let parents: Vec<(i64, String, i64, i64)> = {
         let sql = include_str!("../../sql/queries/flow_leftover_parents.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
@@ -190,7 +210,7 @@ fn follow(s: &mut Session<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res
         s.conn.prepare_cached(sql)?.execute((note, last, whole))?;
         followed += children.len();
         for child in children {
-            if let Some(lane) = Lane::read(s, child)? {
+            if let Some(lane) = InstanceLane::read(s, child)? {
                 unlink(s, lane, deletion, report)?;
             }
         }
@@ -198,8 +218,8 @@ fn follow(s: &mut Session<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res
     Ok(followed)
 }
 
-/// Removes rows that lanes and executions of a deletion own, so many at most.
-fn erase(s: &Session<'_>, deletion: Uuid, mut left: i64, report: &mut DeleteReport) -> Res<()> {
+/// Removes up to `left` rows that lanes and executions of a deletion own.
+fn erase(s: &DbSession<'_>, deletion: Uuid, mut left: i64, report: &mut DeleteReport) -> Res<()> {
     let notes: Vec<(i64, i64, Option<i64>)> = {
         let sql = include_str!("../../sql/queries/flow_leftover_rows.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
@@ -226,8 +246,8 @@ fn erase(s: &Session<'_>, deletion: Uuid, mut left: i64, report: &mut DeleteRepo
     Ok(())
 }
 
-/// Removes some activities, messages and values of a lane.
-fn erase_lane(s: &Session<'_>, lane: i64, left: &mut i64, report: &mut DeleteReport) -> Res<()> {
+/// Removes some activities, messages and key-value entries of a lane.
+fn erase_lane(s: &DbSession<'_>, lane: i64, left: &mut i64, report: &mut DeleteReport) -> Res<()> {
     for (sql, counts) in [
         (include_str!("../../sql/queries/flow_erase_work.sql"), true),
         (include_str!("../../sql/queries/flow_erase_messages.sql"), true),
@@ -242,7 +262,7 @@ fn erase_lane(s: &Session<'_>, lane: i64, left: &mut i64, report: &mut DeleteRep
 }
 
 fn erase_executions(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     lane: i64,
     left: &mut i64,
     report: &mut DeleteReport,
@@ -262,16 +282,16 @@ fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Removes old executions of instances, so many at most; their history is noted as left.
+/// Removes up to [`ROWS_MAX`] old executions of instances, and records their history as left.
 pub(super) fn prune_some(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     ids: &[InstanceId],
     options: PruneOptions,
     deletion: Uuid,
-) -> Res<PrunedPiece> {
-    let mut pruned = PrunedPiece::default();
+) -> Res<PruneStep> {
+    let mut pruned = PruneStep::default();
     for id in ids {
-        let Some(instance) = Instance::named(s, id)? else { continue };
+        let Some(instance) = InstanceRow::named(s, id)? else { continue };
         let left = ROWS_MAX - i64::try_from(pruned.executions).unwrap_or(ROWS_MAX);
         if left <= 0 {
             break;
@@ -283,39 +303,42 @@ pub(super) fn prune_some(
         for (execution, events) in old.into_iter().take(usize::try_from(left).unwrap_or(0)) {
             let sql = include_str!("../../sql/queries/flow_execution_remove.sql");
             s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
-            note(s, deletion, (instance.lane, Some(execution)), None)?;
+            let leftover =
+                Leftover { lane: instance.lane, execution: Some(execution), parent: None };
+            add_leftover(s, deletion, &leftover)?;
             pruned.executions += 1;
             pruned.events += count("execution", events)?;
         }
     }
     if pruned.executions > 0 {
-        let mut piece = Piece::default();
-        go_on(s, deletion, &mut piece)?;
-        pruned.more = piece.more;
+        let mut step = DeletionStep::default();
+        continue_deletion(s, deletion, &mut step)?;
+        pruned.more = step.more;
     }
     Ok(pruned)
 }
 
-/// What a command of a pruning did.
+/// What one command of a pruning did.
 #[derive(Debug, Default)]
-pub(super) struct PrunedPiece {
+pub(super) struct PruneStep {
     pub(super) instances: Vec<InstanceId>,
     pub(super) executions: u64,
     pub(super) events: u64,
-    /// Some history is left.
+    /// Whether history of the removed executions is left.
     pub(super) more: bool,
 }
 
-impl Consequence for PrunedPiece {
+impl Consequence for PruneStep {
     fn changed(&self) -> bool {
         self.executions > 0
     }
 }
 
-/// Some of the executions of an instance that go, each with how many events it has.
+/// Up to [`ROWS_MAX`] executions of an instance that the options let go, each with its number of
+/// events.
 pub(super) fn old_executions(
-    s: &Session<'_>,
-    instance: &Instance,
+    s: &DbSession<'_>,
+    instance: &InstanceRow,
     options: PruneOptions,
 ) -> Res<Vec<(i64, i64)>> {
     let sql = include_str!("../../sql/queries/flow_execution_prunable.sql");

@@ -1,17 +1,17 @@
-//! Instances and their executions, as rows.
+//! The rows of instances and their executions.
 
 use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
-use wakeline_store::flow::{ExecutionDetail, HistoryBatch, InstanceBirth, InstanceState};
+use wakeline_store::flow::{ExecutionDetail, HistoryBatch, InstanceState, NewInstance};
 
-use super::lane::{Lane, count, decode_state, number};
+use super::lane::{InstanceLane, count, decode_state, number};
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// An instance as it stands.
+/// An instance with the columns of its row.
 #[derive(Debug, Clone)]
-pub(super) struct Instance {
+pub(super) struct InstanceRow {
     pub(super) lane: i64,
     pub(super) instance: InstanceId,
     pub(super) name: OrchestrationName,
@@ -25,18 +25,18 @@ pub(super) struct Instance {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
-    /// When its first start arrived; known of one that begins now.
+    /// When its first starting message arrived. Only known for an instance that is created now.
     pub(super) started_at: Option<i64>,
 }
 
-impl Instance {
-    /// One that begins now, and is not stored yet.
-    pub(super) fn born(s: &Session<'_>, lane: &Lane, birth: &InstanceBirth) -> Self {
+impl InstanceRow {
+    /// An instance that starts now and is not stored yet.
+    pub(super) fn new(s: &DbSession<'_>, lane: &InstanceLane, new_instance: &NewInstance) -> Self {
         Self {
             lane: lane.id,
             instance: lane.instance.clone(),
-            name: birth.name.clone(),
-            parent: birth.parent.clone(),
+            name: new_instance.name.clone(),
+            parent: new_instance.parent.clone(),
             execution: 0,
             state: InstanceState::Running,
             output: None,
@@ -50,22 +50,22 @@ impl Instance {
         }
     }
 
-    pub(super) fn read(s: &Session<'_>, lane: i64) -> Res<Option<Self>> {
+    pub(super) fn read(s: &DbSession<'_>, lane: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/flow_instance_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query([lane])?;
         rows.next()?.map(decode_instance).transpose()
     }
 
-    pub(super) fn named(s: &Session<'_>, id: &InstanceId) -> Res<Option<Self>> {
-        match Lane::named(s, id)? {
+    pub(super) fn named(s: &DbSession<'_>, id: &InstanceId) -> Res<Option<Self>> {
+        match InstanceLane::named(s, id)? {
             Some(lane) => Self::read(s, lane.id),
             None => Ok(None),
         }
     }
 
-    /// Makes it.
-    pub(super) fn add(&self, s: &Session<'_>) -> Res<()> {
+    /// Inserts the instance.
+    pub(super) fn add(&self, s: &DbSession<'_>) -> Res<()> {
         let event = self.parent.as_ref().map(|(_, event)| number("parent", *event)).transpose()?;
         let sql = include_str!("../../sql/queries/flow_instance_add.sql");
         s.conn.prepare_cached(sql)?.execute((
@@ -88,8 +88,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Writes back what a turn changes that leaves the state as it was.
-    pub(super) fn touch(&self, s: &Session<'_>) -> Res<()> {
+    /// Updates the columns that a turn changes if it leaves the state unchanged.
+    pub(super) fn touch(&self, s: &DbSession<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/flow_instance_touch.sql");
         s.conn.prepare_cached(sql)?.execute((
             self.lane,
@@ -102,8 +102,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Writes it back.
-    pub(super) fn write(&self, s: &Session<'_>) -> Res<()> {
+    /// Updates all columns that can change.
+    pub(super) fn write(&self, s: &DbSession<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/flow_instance_write.sql");
         s.conn.prepare_cached(sql)?.execute((
             self.lane,
@@ -121,7 +121,7 @@ impl Instance {
 }
 
 /// Columns as in `flow_instance_read.sql`.
-pub(super) fn decode_instance(row: &Row<'_>) -> Res<Instance> {
+pub(super) fn decode_instance(row: &Row<'_>) -> Res<InstanceRow> {
     let lane: i64 = row.get(0)?;
     let (instance, name, state): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(6)?);
     let parent: Option<String> = row.get(3)?;
@@ -133,7 +133,7 @@ pub(super) fn decode_instance(row: &Row<'_>) -> Res<Instance> {
         }
         None => None,
     };
-    Ok(Instance {
+    Ok(InstanceRow {
         lane,
         instance: InstanceId::new(instance).map_err(corrupt("instance", lane))?,
         name: OrchestrationName::new(name).map_err(corrupt("instance", lane))?,
@@ -151,9 +151,9 @@ pub(super) fn decode_instance(row: &Row<'_>) -> Res<Instance> {
     })
 }
 
-/// An execution of the instance of a lane.
+/// Reads one execution of the instance of a lane.
 pub(super) fn read_execution(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     lane: i64,
     execution: u64,
 ) -> Res<Option<ExecutionDetail>> {
@@ -179,8 +179,12 @@ pub(super) fn decode_execution(lane: i64, row: &Row<'_>) -> Res<ExecutionDetail>
     })
 }
 
-/// Makes an execution, or writes it back.
-pub(super) fn write_execution(s: &Session<'_>, lane: i64, execution: &ExecutionDetail) -> Res<()> {
+/// Inserts an execution, or updates it if it exists.
+pub(super) fn write_execution(
+    s: &DbSession<'_>,
+    lane: i64,
+    execution: &ExecutionDetail,
+) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_execution_write.sql");
     s.conn.prepare_cached(sql)?.execute((
         lane,
@@ -196,13 +200,23 @@ pub(super) fn write_execution(s: &Session<'_>, lane: i64, execution: &ExecutionD
     Ok(())
 }
 
-/// Batches of an execution, from the one that begins at an event on, until `enough` says so; and
-/// where the next one begins.
+/// A position in the history of an execution.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HistoryPosition {
+    pub(super) lane: i64,
+    pub(super) execution: u64,
+    /// Batches that begin with this event or a later one are read.
+    pub(super) from: u64,
+}
+
+/// Reads the batches of an execution from a position on, until `enough` returns true for the size
+/// of the next one. Also returns the first event of that next batch.
 pub(super) fn batches(
-    s: &Session<'_>,
-    (lane, execution, from): (i64, u64, u64),
+    s: &DbSession<'_>,
+    position: HistoryPosition,
     mut enough: impl FnMut(usize) -> bool,
 ) -> Res<(Vec<HistoryBatch>, Option<u64>)> {
+    let HistoryPosition { lane, execution, from } = position;
     let sql = include_str!("../../sql/queries/flow_history_from.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows =

@@ -1,4 +1,5 @@
-//! The key-value state of instances: as of the start of the execution, and what changed since.
+//! The key-value state of instances: the state at the start of the current execution, and the
+//! changes since then.
 
 use bytes::Bytes;
 use rusqlite::Row;
@@ -7,10 +8,10 @@ use wakeline_store::flow::{KvChange, KvEntry};
 
 use super::lane::{count, number};
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// As of the start of the execution.
-pub(super) fn state(s: &Session<'_>, lane: i64) -> Res<Vec<KvEntry>> {
+/// The state as of the start of the current execution.
+pub(super) fn state(s: &DbSession<'_>, lane: i64) -> Res<Vec<KvEntry>> {
     let sql = include_str!("../../sql/queries/flow_kv_state.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([lane])?;
@@ -21,8 +22,8 @@ pub(super) fn state(s: &Session<'_>, lane: i64) -> Res<Vec<KvEntry>> {
     Ok(entries)
 }
 
-/// As it stands; one key alone if it is named.
-pub(super) fn live(s: &Session<'_>, lane: i64, key: Option<&KvKey>) -> Res<Vec<KvEntry>> {
+/// The current state, of one key or of all.
+pub(super) fn live(s: &DbSession<'_>, lane: i64, key: Option<&KvKey>) -> Res<Vec<KvEntry>> {
     let sql = include_str!("../../sql/queries/flow_kv_live.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((lane, key.map(KvKey::as_str)))?;
@@ -44,8 +45,8 @@ fn decode(lane: i64, row: &Row<'_>) -> Res<KvEntry> {
     })
 }
 
-/// Notes what an execution changed, in order.
-pub(super) fn apply(s: &Session<'_>, lane: i64, execution: u64, changes: &[KvChange]) -> Res<()> {
+/// Records the changes of an execution, in order.
+pub(super) fn apply(s: &DbSession<'_>, lane: i64, execution: u64, changes: &[KvChange]) -> Res<()> {
     let execution = number("execution", execution)?;
     for change in changes {
         let (key, value) = match change {
@@ -65,8 +66,8 @@ pub(super) fn apply(s: &Session<'_>, lane: i64, execution: u64, changes: &[KvCha
     Ok(())
 }
 
-/// Takes over what the execution changed, now that it has ended.
-pub(super) fn merge(s: &Session<'_>, lane: i64) -> Res<()> {
+/// Applies the changes of an execution to the state when the execution ends.
+pub(super) fn merge(s: &DbSession<'_>, lane: i64) -> Res<()> {
     for sql in [
         include_str!("../../sql/queries/flow_kv_merge_cleared.sql"),
         include_str!("../../sql/queries/flow_kv_merge_set.sql"),
@@ -76,7 +77,7 @@ pub(super) fn merge(s: &Session<'_>, lane: i64) -> Res<()> {
     forget(s, lane)
 }
 
-fn forget(s: &Session<'_>, lane: i64) -> Res<()> {
+fn forget(s: &DbSession<'_>, lane: i64) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_kv_changes_delete.sql");
     s.conn.prepare_cached(sql)?.execute([lane])?;
     Ok(())

@@ -1,23 +1,23 @@
-//! Leases of turns and activities after they were granted: renewing them, giving them back.
+//! Renewing and abandoning the leases of turns and activities.
 
 use std::time::Duration;
 
 use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
 use wakeline_store::flow::{AbandonOutcome, RenewOutcome};
 
-use super::instance::{Instance, read_execution};
-use super::lane::{Lane, Lanes};
-use super::message::{self, Return};
+use super::instance::{InstanceRow, read_execution};
+use super::lane::{InstanceLane, InstanceLanes};
+use super::message::{self, ReturnOptions};
 use super::names;
 use super::session;
 use super::turn;
 use super::work::WorkRow;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Moves the ends of leases, never to an earlier time.
+/// Moves the ends of leases to `span` from now, but never to an earlier time.
 pub(super) fn renew(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     tokens: &[FlowToken],
     span: Duration,
 ) -> Res<Vec<RenewOutcome>> {
@@ -31,8 +31,8 @@ pub(super) fn renew(
         .collect()
 }
 
-fn renew_turn(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
-    let lane = Lane::read(s, token.lane)?;
+fn renew_turn(s: &DbSession<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
+    let lane = InstanceLane::read(s, token.lane)?;
     let Some(mut lane) = lane.filter(|lane| lane.is_held_by(token, s.now)) else {
         return Ok(RenewOutcome::Stale);
     };
@@ -43,14 +43,14 @@ fn renew_turn(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome
         lane.due_at = Some(until);
         lane.write(s)?;
     }
-    let execution = match Instance::read(s, lane.id)? {
+    let execution = match InstanceRow::read(s, lane.id)? {
         Some(instance) => read_execution(s, lane.id, instance.execution)?,
         None => None,
     };
     Ok(RenewOutcome::Renewed(execution.map(|execution| execution.state)))
 }
 
-fn renew_work(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
+fn renew_work(s: &DbSession<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
     let Some(mut row) = WorkRow::held_by(s, token)? else { return Ok(RenewOutcome::Stale) };
     if let Some((_, end)) = &mut row.lease
         && *end < until
@@ -63,18 +63,18 @@ fn renew_work(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome
     Ok(RenewOutcome::Renewed(row.state(s)?))
 }
 
-/// How something is given back.
+/// How a lease is abandoned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GiveBack {
+pub(super) struct AbandonOptions {
     pub(super) delay: Duration,
     pub(super) uncounted: bool,
 }
 
-/// Gives a turn or an activity back.
+/// Returns a turn or an activity, so that it can be claimed again.
 pub(super) fn abandon(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     token: FlowToken,
-    how: GiveBack,
+    how: AbandonOptions,
 ) -> Res<(AbandonOutcome, Vec<FlowChange>)> {
     let abandoned = match token.work {
         Some(_) => abandon_work(s, token, how)?,
@@ -87,26 +87,31 @@ pub(super) fn abandon(
 }
 
 fn abandon_turn(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     token: FlowToken,
-    how: GiveBack,
+    how: AbandonOptions,
 ) -> Res<Option<Vec<FlowChange>>> {
-    let Some(lane) = Lane::read(s, token.lane)? else { return Ok(None) };
+    let Some(lane) = InstanceLane::read(s, token.lane)? else { return Ok(None) };
     let Some(lease) = lane.lease.filter(|lease| lease.key == token.key) else { return Ok(None) };
-    let mut lanes = Lanes::default();
+    let mut lanes = InstanceLanes::default();
     let lane = lanes.add(lane);
     let visible_at = Some(s.now.plus(how.delay).0);
-    message::return_taken(s, lane.id, lease, Return { visible_at, counted: !how.uncounted })?;
+    message::return_taken(
+        s,
+        lane.id,
+        lease,
+        ReturnOptions { visible_at, counted: !how.uncounted },
+    )?;
     lane.end_lease(s, false)?;
     let opened = lanes.finish(s)?;
-    let (_, changes) = turn::born(s, opened, &[])?;
+    let (_, changes) = turn::lease_on_insert(s, opened, &[])?;
     Ok(Some(changes))
 }
 
 fn abandon_work(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     token: FlowToken,
-    how: GiveBack,
+    how: AbandonOptions,
 ) -> Res<Option<Vec<FlowChange>>> {
     let Some(mut row) = WorkRow::leased_by(s, token)? else { return Ok(None) };
     let at = s.now.plus(how.delay).0;

@@ -1,9 +1,11 @@
-//! Leases activities to workers, by claims and in the commit that made them available.
+//! Leases activities to workers, by claims and in the commit that inserts them.
 //!
 //! # Invariants
-//! * First come, first served among what a line may take: one probe per route and kind of taker.
-//! * An activity that cannot be read is left alone for a while, as it is, so that it holds up no
-//!   other. It is an error for whoever's claim found nothing else (trap 46).
+//! * The activities that a line may take are leased in the order in which they were inserted. Each
+//!   route and taker costs one probe of an index.
+//! * An activity with a corrupt row is skipped for a while, unchanged, so that it does not delay
+//!   other activities. A claim that found nothing else returns the error, because corrupt rows must
+//!   not be ignored silently.
 
 use std::collections::BTreeSet;
 
@@ -14,33 +16,33 @@ use wakeline_core::{
 };
 use wakeline_store::flow::{SessionClaim, WorkClaim, WorkClaimed, WorkItem, WorkRequest};
 
-use super::found::{Found, SET_ASIDE};
-use super::names::{self, Route};
+use super::claim_outcome::{FlowClaimOutcome, QUARANTINE};
+use super::names::{self, RouteIds};
 use super::session;
 use super::turn;
 use super::work::WorkRow;
-use crate::error::{Fault, Res};
-use crate::session::Session;
+use crate::error::{Res, StoreFault};
+use crate::session::DbSession;
 
-/// Activities that one claim passes over at most: of deleted instances, which it removes, and such
-/// that cannot be read. A large deletion leaves very many, and a claim is one command of the
-/// writer.
+/// Most activities that one claim skips: those of deleted instances, which it removes, and those
+/// with corrupt rows. A large deletion leaves very many, and a claim is one command of the writer,
+/// which must stay short.
 const PASSED_OVER_MAX: usize = 500;
 
-/// A tag, a name, and a kind of taker: what one probe finds.
-type Stream<'s> = (i64, i64, &'s str);
+/// The tag, the name and the taker of the activities that one probe finds.
+type WorkStream<'s> = (i64, i64, &'s str);
 
-/// What a line of workers may take.
-struct Line<'l> {
-    /// Sorted.
-    routes: Vec<Route>,
+/// The activities that a line of workers may take.
+struct WorkClaimLine<'l> {
+    /// The routes, sorted.
+    routes: Vec<RouteIds>,
     takers: Vec<String>,
     session: Option<&'l SessionClaim>,
 }
 
-impl<'l> Line<'l> {
+impl<'l> WorkClaimLine<'l> {
     fn new(
-        s: &mut Session<'_>,
+        s: &mut DbSession<'_>,
         filter: &ActivityFilter,
         session: Option<&'l SessionClaim>,
     ) -> Res<Self> {
@@ -48,18 +50,18 @@ impl<'l> Line<'l> {
         Ok(Self { routes: names::routes(s, filter)?, takers, session })
     }
 
-    fn streams(&self) -> impl Iterator<Item = Stream<'_>> {
+    fn streams(&self) -> impl Iterator<Item = WorkStream<'_>> {
         self.routes.iter().flat_map(|route| {
             self.takers.iter().map(|taker| (route.tag, route.name, taker.as_str()))
         })
     }
 
-    /// Lets that be taken whose time has come.
-    fn awake(&self, s: &Session<'_>) -> Res<()> {
+    /// Makes activities claimable whose delay has passed or whose lease has expired.
+    fn make_claimable(&self, s: &DbSession<'_>) -> Res<()> {
         if self.session.is_some() {
             session::release_expired(s)?;
         }
-        let sql = include_str!("../../sql/queries/flow_work_awake.sql");
+        let sql = include_str!("../../sql/queries/flow_work_make_claimable.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         for (tag, name, taker) in self.streams() {
             statement.execute((tag, name, taker, s.now.0))?;
@@ -67,19 +69,19 @@ impl<'l> Line<'l> {
         Ok(())
     }
 
-    /// The oldest activity that can be taken.
-    fn first(&self, s: &Session<'_>) -> Res<Option<i64>> {
+    /// The oldest activity that can be claimed.
+    fn first(&self, s: &DbSession<'_>) -> Res<Option<i64>> {
         let sql = include_str!("../../sql/queries/flow_work_first.sql");
-        least(s, sql, self.streams())
+        lowest(s, sql, self.streams())
     }
 
-    /// When there is something to take; it may have passed.
-    fn next_due(&self, s: &Session<'_>) -> Res<Option<i64>> {
+    /// When the next activity can be claimed, possibly in the past.
+    fn next_due(&self, s: &DbSession<'_>) -> Res<Option<i64>> {
         if self.first(s)?.is_some() {
             return Ok(Some(s.now.0));
         }
         let sql = include_str!("../../sql/queries/flow_work_next_due.sql");
-        let due = least(s, sql, self.streams())?;
+        let due = lowest(s, sql, self.streams())?;
         let end = match self.session {
             Some(claim) => session::next_end(s, &claim.owner, &self.routes)?,
             None => None,
@@ -87,8 +89,8 @@ impl<'l> Line<'l> {
         Ok(due.into_iter().chain(end).min())
     }
 
-    /// What the key of a repeated claim holds in the line.
-    fn held(&self, s: &mut Session<'_>, key: Uuid) -> Res<Option<WorkItem>> {
+    /// The activity of the line that is still leased under the key of a repeated claim.
+    fn held(&self, s: &mut DbSession<'_>, key: Uuid) -> Res<Option<WorkItem>> {
         let sql = include_str!("../../sql/queries/flow_work_by_lease.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((key.into_bytes(), s.now.0))?;
@@ -102,28 +104,34 @@ impl<'l> Line<'l> {
         Ok(None)
     }
 
-    /// Leases an activity that can be taken. One that cannot be read is left alone for a while.
+    /// Leases an activity that can be claimed. If its row is corrupt, the activity is quarantined.
     fn take(
         &self,
-        s: &mut Session<'_>,
+        s: &mut DbSession<'_>,
         id: i64,
         request: &WorkRequest,
-        spoilt: &mut Option<Fault>,
+        corrupt_row: &mut Option<StoreFault>,
     ) -> Res<Option<WorkItem>> {
         match self.lease(s, id, request) {
-            Err(fault @ Fault::Corrupt { .. }) => {
+            Err(fault @ StoreFault::Corrupt { .. }) => {
                 tracing::error!(error = error_chain(&fault), work = id, "skipped a corrupt row");
-                let sql = include_str!("../../sql/queries/flow_work_set_aside.sql");
-                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
-                spoilt.get_or_insert(fault);
+                let sql = include_str!("../../sql/queries/flow_work_quarantine.sql");
+                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(QUARANTINE).0))?;
+                corrupt_row.get_or_insert(fault);
                 Ok(None)
             }
             taken => taken,
         }
     }
 
-    /// Leases an activity that can be taken. One of an instance that was deleted goes.
-    fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<Option<WorkItem>> {
+    /// Leases an activity that can be claimed. If its instance was deleted, the activity is
+    /// removed.
+    fn lease(
+        &self,
+        s: &mut DbSession<'_>,
+        id: i64,
+        request: &WorkRequest,
+    ) -> Res<Option<WorkItem>> {
         let Some(mut row) = WorkRow::read(s, id)? else {
             let sql = include_str!("../../sql/queries/flow_work_remove.sql");
             s.conn.prepare_cached(sql)?.execute([id])?;
@@ -144,24 +152,24 @@ impl<'l> Line<'l> {
     }
 }
 
-fn least<'l>(
-    s: &Session<'_>,
+fn lowest<'l>(
+    s: &DbSession<'_>,
     sql: &str,
-    streams: impl Iterator<Item = Stream<'l>>,
+    streams: impl Iterator<Item = WorkStream<'l>>,
 ) -> Res<Option<i64>> {
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut least: Option<i64> = None;
+    let mut lowest: Option<i64> = None;
     for stream in streams {
         let mut rows = statement.query(stream)?;
         if let Some(row) = rows.next()? {
-            least = least.into_iter().chain([row.get(0)?]).min();
+            lowest = lowest.into_iter().chain([row.get(0)?]).min();
         }
     }
-    Ok(least)
+    Ok(lowest)
 }
 
-/// A leased activity as its worker gets it.
-fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
+/// Builds the leased activity that the worker receives.
+fn item(s: &mut DbSession<'_>, row: WorkRow) -> Res<WorkItem> {
     let sql = include_str!("../../sql/queries/flow_work_payload.sql");
     let payload: Vec<u8> = s.conn.prepare_cached(sql)?.query_row([row.id], |row| row.get(0))?;
     let (key, until) = row.lease.expect("it is leased");
@@ -182,38 +190,45 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
 }
 
 /// Leases activities for the requests of some lines.
-pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
-    let (mut spoilt, mut passed_over) = (None, 0);
+pub(super) fn claim(
+    s: &mut DbSession<'_>,
+    lines: &[WorkClaim],
+) -> Res<FlowClaimOutcome<WorkClaimed>> {
+    let (mut corrupt_row, mut passed_over) = (None, 0);
     let mut outcomes = Vec::with_capacity(lines.len());
     for WorkClaim { filter, session, requests, further } in lines {
-        let line = Line::new(s, filter, session.as_ref())?;
-        line.awake(s)?;
+        let line = WorkClaimLine::new(s, filter, session.as_ref())?;
+        line.make_claimable(s)?;
         let mut work = Vec::with_capacity(requests.len());
         for request in requests {
             let mut taken = line.held(s, request.key)?;
-            // Beyond it the line is due at once: the rest is for the next claim.
+            // Beyond the limit the line stays due at once, and the next claim continues.
             while taken.is_none() && passed_over < PASSED_OVER_MAX {
                 let Some(id) = line.first(s)? else { break };
-                taken = line.take(s, id, request, &mut spoilt)?;
+                taken = line.take(s, id, request, &mut corrupt_row)?;
                 passed_over += usize::from(taken.is_none());
             }
             work.push(taken);
         }
-        let next_due = match *further || work.iter().any(Option::is_none) {
-            true => line.next_due(s)?.map(|due| s.now.until(Timestamp(due))),
-            false => None,
+        let next_due = if *further || work.iter().any(Option::is_none) {
+            line.next_due(s)?.map(|due| s.now.until(Timestamp(due)))
+        } else {
+            None
         };
         outcomes.push(WorkClaimed { work, next_due });
     }
     let any = outcomes.iter().flat_map(|outcome| &outcome.work).any(Option::is_some);
-    Ok(Found::new(outcomes, any, spoilt))
+    Ok(FlowClaimOutcome::new(outcomes, any, corrupt_row))
 }
 
-/// Answers a claim from a snapshot, if there is nothing in it to lease.
-pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found<WorkClaimed>>> {
+/// Answers a claim from a snapshot, if there is nothing to lease.
+pub(super) fn peek(
+    s: &mut DbSession<'_>,
+    lines: &[WorkClaim],
+) -> Res<Option<FlowClaimOutcome<WorkClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
     for WorkClaim { filter, session, requests, further } in lines {
-        let line = Line::new(s, filter, session.as_ref())?;
+        let line = WorkClaimLine::new(s, filter, session.as_ref())?;
         let due = line.next_due(s)?;
         if due.is_some_and(|due| due <= s.now.0) {
             return Ok(None);
@@ -226,30 +241,30 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(WorkClaimed { work, next_due });
     }
-    Ok(Some(Found::new(outcomes, true, None)))
+    Ok(Some(FlowClaimOutcome::new(outcomes, true, None)))
 }
 
-/// When a line of workers has something; it may have passed.
+/// When a line of workers has something to claim next, possibly in the past.
 pub(super) fn line_due(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     filter: &ActivityFilter,
     owner: Option<&OwnerId>,
 ) -> Res<Option<i64>> {
     let claim =
         owner.map(|owner| SessionClaim { owner: owner.clone(), lease: std::time::Duration::ZERO });
-    Line::new(s, filter, claim.as_ref())?.next_due(s)
+    WorkClaimLine::new(s, filter, claim.as_ref())?.next_due(s)
 }
 
-/// Activities that were leased in the commit that made them available.
-pub(super) type BornWork = Vec<(usize, WorkItem)>;
+/// Activities that were leased in the commit that inserted them, with their requests' indices.
+pub(super) type WorkLeasedOnInsert = Vec<(usize, WorkItem)>;
 
-/// Leases what a command inserted to the requests that came along with it, unless something older
-/// waits for them; and what is left to tell.
-pub(super) fn born(
-    s: &mut Session<'_>,
+/// Leases inserted activities to the requests that are piggybacked on the command, unless older
+/// activities wait for them. Also returns the hints for the activities that were not leased.
+pub(super) fn lease_on_insert(
+    s: &mut DbSession<'_>,
     inserted: Vec<(i64, FlowChange)>,
     requests: &[WorkRequest],
-) -> Res<(BornWork, Vec<FlowChange>)> {
+) -> Res<(WorkLeasedOnInsert, Vec<FlowChange>)> {
     let mut open: BTreeSet<i64> =
         inserted.iter().filter(|(_, change)| change.due_in.is_zero()).map(|(id, _)| *id).collect();
     let mut leased = BTreeSet::new();
@@ -258,8 +273,8 @@ pub(super) fn born(
         if open.is_empty() {
             break;
         }
-        let line = Line::new(s, &request.filter, request.session.as_ref())?;
-        line.awake(s)?;
+        let line = WorkClaimLine::new(s, &request.filter, request.session.as_ref())?;
+        line.make_claimable(s)?;
         if let Some(id) = line.first(s)?
             && open.remove(&id)
             && let Some(item) = line.take(s, id, request, &mut None)?
@@ -268,8 +283,8 @@ pub(super) fn born(
             work.push((n, item));
         }
     }
-    let told = inserted.into_iter().filter(|(id, _)| !leased.contains(id));
-    let changes = turn::merged(told.map(|(_, change)| change));
+    let unleased = inserted.into_iter().filter(|(id, _)| !leased.contains(id));
+    let changes = turn::merged(unleased.map(|(_, change)| change));
     s.hint_flow(&changes);
     Ok((work, changes))
 }

@@ -1,4 +1,4 @@
-//! Lists instances, page by page.
+//! Lists instances in pages.
 
 use rusqlite::{Rows, params};
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
@@ -6,10 +6,10 @@ use wakeline_store::flow::{InstanceDetail, InstanceState, ListInstances, ListedI
 
 use super::read::decode_detail;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
 /// A page of instances, newest first.
-pub(super) fn list(s: &mut Session<'_>, filter: &ListInstances) -> Res<ListedInstances> {
+pub(super) fn list(s: &mut DbSession<'_>, filter: &ListInstances) -> Res<ListedInstances> {
     let mut instances = begun(s, filter)?;
     if may_be_pending(filter) {
         instances.extend(pending(s, filter)?);
@@ -25,13 +25,13 @@ fn place(detail: &InstanceDetail) -> (Timestamp, InstanceId) {
     (detail.created_at, detail.instance.clone())
 }
 
-/// One more than the limit, to know whether there are more.
+/// One row more than the limit, to find out whether there are more.
 fn limit(filter: &ListInstances) -> i64 {
     i64::from(filter.limit) + 1
 }
 
 /// Instances that have had their first turn.
-fn begun(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
+fn begun(s: &mut DbSession<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
     let states: Vec<_> = filter.states.iter().map(|state| state.as_str()).collect();
     let after = filter.after.as_ref();
     let mut statement = s.conn.prepare_cached(statement(filter, &states))?;
@@ -54,8 +54,8 @@ fn may_be_pending(filter: &ListInstances) -> bool {
     filter.states.is_empty() || filter.states.contains(&InstanceState::Pending)
 }
 
-/// Instances that wait for their first turn.
-fn pending(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
+/// Pending instances, which wait for their first turn.
+fn pending(s: &mut DbSession<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
     let after = filter.after.as_ref();
     let sql = match filter.parent {
         Some(_) => include_str!("../../sql/queries/flow_pending_list_parent.sql"),
@@ -76,7 +76,7 @@ fn pending(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetai
     decoded(s, rows)
 }
 
-fn decoded(s: &mut Session<'_>, mut rows: Rows<'_>) -> Res<Vec<InstanceDetail>> {
+fn decoded(s: &mut DbSession<'_>, mut rows: Rows<'_>) -> Res<Vec<InstanceDetail>> {
     let mut instances = Vec::new();
     while let Some(row) = rows.next()? {
         instances.push(decode_detail(s, row)?);
@@ -84,7 +84,7 @@ fn decoded(s: &mut Session<'_>, mut rows: Rows<'_>) -> Res<Vec<InstanceDetail>> 
     Ok(instances)
 }
 
-/// The statement that walks the fewest instances.
+/// The statement that reads the fewest instances.
 fn statement(filter: &ListInstances, states: &[&'static str]) -> &'static str {
     let frequent = states.len() == 1 && states[0] == InstanceState::Completed.as_str();
     if filter.parent.is_some() {

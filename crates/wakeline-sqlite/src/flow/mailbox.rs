@@ -1,4 +1,4 @@
-//! Messages that wait in lanes, also in those of instances that were never started.
+//! Reads messages that wait in lanes, including lanes of instances that were never started.
 
 use async_trait::async_trait;
 use wakeline_core::{InstanceId, Timestamp};
@@ -8,9 +8,9 @@ use wakeline_store::flow::{EarlyMailbox, ListMailboxes, MailboxReader, WaitingMe
 use super::lane::count;
 use crate::SqliteStore;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-fn early(s: &Session<'_>, list: &ListMailboxes) -> Res<Vec<EarlyMailbox>> {
+fn early(s: &DbSession<'_>, list: &ListMailboxes) -> Res<Vec<EarlyMailbox>> {
     let sql = include_str!("../../sql/queries/flow_mailbox_list.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let after = list.after.as_ref().map_or("", InstanceId::as_str);
@@ -26,7 +26,7 @@ fn early(s: &Session<'_>, list: &ListMailboxes) -> Res<Vec<EarlyMailbox>> {
     Ok(mailboxes)
 }
 
-fn waiting(s: &Session<'_>, instance: &InstanceId, limit: u32) -> Res<Vec<WaitingMessage>> {
+fn waiting(s: &DbSession<'_>, instance: &InstanceId, limit: u32) -> Res<Vec<WaitingMessage>> {
     let sql = include_str!("../../sql/queries/flow_mailbox.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let found = statement.query_map((instance.as_str(), limit), |row| {

@@ -1,28 +1,28 @@
-//! Messages in lanes: storing them, and those that a lease holds.
+//! Messages in lanes: storing them, and the messages that a lease holds.
 
 use bytes::Bytes;
 use rusqlite::OptionalExtension as _;
 use wakeline_core::Timestamp;
 use wakeline_store::flow::{EnqueueOutcome, Envelope, LaneMessage, Visible};
 
-use super::lane::{Lane, LaneLease, Lanes, number};
+use super::lane::{InstanceLane, InstanceLanes, LaneLease, number};
 use super::names;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Space that a message takes besides its payload, roughly.
+/// Approximate size of a message on disk without its payload.
 const MESSAGE_BYTES: usize = 200;
-/// Most messages that a turn takes along.
+/// Most messages that are delivered with one turn.
 const TAKEN_LEN_MAX: usize = 1_000;
-/// About as many bytes at most, but always one message.
+/// Approximate limit on the bytes of these messages. One message is always delivered.
 const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What envelopes take of the disk, roughly.
+/// Approximate size of messages on disk.
 pub(super) fn bytes(envelopes: &[Envelope]) -> usize {
     envelopes.iter().map(|envelope| MESSAGE_BYTES + envelope.payload.len()).sum()
 }
 
-/// The moment from which something can be claimed.
+/// The time from which a message or an activity can be claimed.
 pub(super) fn visible_at(visible: Visible, now: Timestamp) -> i64 {
     match visible {
         Visible::Now => now.0,
@@ -31,10 +31,10 @@ pub(super) fn visible_at(visible: Visible, now: Timestamp) -> i64 {
     }
 }
 
-/// Stores a message, or says why not.
+/// Stores a message, or returns why it was not stored.
 pub(super) fn store(
-    s: &mut Session<'_>,
-    lanes: &mut Lanes,
+    s: &mut DbSession<'_>,
+    lanes: &mut InstanceLanes,
     envelope: &Envelope,
 ) -> Res<EnqueueOutcome> {
     let lane = lanes.ensure(s, &envelope.instance)?;
@@ -59,8 +59,8 @@ pub(super) fn store(
     Ok(EnqueueOutcome::Queued)
 }
 
-/// False if the lane has a message of this key.
-fn append(s: &Session<'_>, lane: &mut Lane, envelope: &Envelope) -> Res<bool> {
+/// Appends a message. Returns false if the lane has a message with this key.
+fn append(s: &DbSession<'_>, lane: &mut InstanceLane, envelope: &Envelope) -> Res<bool> {
     let visible_at = visible_at(envelope.visible, s.now);
     let key = match envelope.key {
         Some((execution, event)) => Some((number("key", execution)?, number("key", event)?)),
@@ -78,33 +78,34 @@ fn append(s: &Session<'_>, lane: &mut Lane, envelope: &Envelope) -> Res<bool> {
     ))?;
     if added > 0 {
         lane.next_seq += 1;
-        if lane.lease.is_none() && lane.held.is_none() {
+        if lane.lease.is_none() && lane.suspension.is_none() {
             lane.due_at = Some(lane.due_at.map_or(visible_at, |due_at| due_at.min(visible_at)));
         }
     }
     Ok(added > 0)
 }
 
-/// Whether a message that may begin an execution waits in a lane.
-pub(super) fn start_waits(s: &Session<'_>, lane: i64) -> Res<bool> {
+/// Whether a message that can start an execution waits in a lane.
+pub(super) fn start_waits(s: &DbSession<'_>, lane: i64) -> Res<bool> {
     let sql = include_str!("../../sql/queries/flow_message_starts.sql");
     Ok(s.conn.prepare_cached(sql)?.exists([lane])?)
 }
 
 /// When the first message of a lane is visible.
-pub(super) fn due(s: &Session<'_>, lane: i64) -> Res<Option<i64>> {
+pub(super) fn due(s: &DbSession<'_>, lane: i64) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_message_due.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([lane])?;
     Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
 }
 
-/// The messages that a lease takes which begins now. If not all that are visible fit into a turn,
-/// those that may begin an execution and lie behind the cut are moved to the front of the lane
-/// first: without them nobody could take the messages before them. Those in front are then taken
-/// alone: an execution that continues as new carries along what its turns took and it did not want,
-/// so each turn of a loop over a large mailbox would carry all that came before.
-pub(super) fn take(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
+/// The messages of a lease that begins now. If not all visible messages fit into a turn, those
+/// beyond the cut that can start an execution are moved to the front of the lane first, because
+/// without them no dispatcher could process the messages before them. The messages moved to the
+/// front are then delivered alone: an execution that continues as new carries over the messages of
+/// its turns that it did not consume, so otherwise each turn of a loop over a large mailbox would
+/// carry all earlier messages.
+pub(super) fn take(s: &DbSession<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
     let (messages, cut) = fitting(s, lane, visible(s, lane, lease)?)?;
     let Some(last) = messages.last().filter(|_| cut) else { return Ok(messages) };
     let sql = include_str!("../../sql/queries/flow_message_starts_behind.sql");
@@ -123,15 +124,14 @@ pub(super) fn take(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<Lane
     Ok(if in_front.is_empty() { messages } else { in_front })
 }
 
-/// The messages that a lease holds, in order of arrival; of a lease that begins, those that it
-/// can take at once.
-pub(super) fn taken(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
+/// The messages that a lease holds, in order of arrival.
+pub(super) fn taken(s: &DbSession<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
     fitting(s, lane, visible(s, lane, lease)?).map(|(messages, _)| messages)
 }
 
-/// The first of the messages in these places, as many as fit into a turn, and whether there are
-/// more.
-fn fitting(s: &Session<'_>, lane: i64, places: Vec<i64>) -> Res<(Vec<LaneMessage>, bool)> {
+/// Reads the messages with these sequence numbers, as many as fit into a turn. Also returns whether
+/// there are more.
+fn fitting(s: &DbSession<'_>, lane: i64, places: Vec<i64>) -> Res<(Vec<LaneMessage>, bool)> {
     let sql = include_str!("../../sql/queries/flow_message_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut messages = Vec::new();
@@ -149,9 +149,10 @@ fn fitting(s: &Session<'_>, lane: i64, places: Vec<i64>) -> Res<(Vec<LaneMessage
     Ok((messages, false))
 }
 
-/// The places of the visible messages, and one more than fit into a turn if there are so many:
-/// found among the visible ones, or, if those are very many, by walking the lane.
-fn visible(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
+/// The sequence numbers of the visible messages, and one more than fit into a turn if there are so
+/// many. They are searched among the visible messages, or, if those are very many, by walking the
+/// lane.
+fn visible(s: &DbSession<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
     let sql = include_str!("../../sql/queries/flow_message_visible.sql");
     let mut seqs = places(s, sql, lane, lease)?;
     if seqs.len() > TAKEN_LEN_MAX {
@@ -161,44 +162,49 @@ fn visible(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
     Ok(seqs)
 }
 
-/// The same by walking the lane.
-fn first(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
+/// Like [`visible`], by walking the lane.
+fn first(s: &DbSession<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
     places(s, include_str!("../../sql/queries/flow_message_first.sql"), lane, lease)
 }
 
-fn places(s: &Session<'_>, sql: &str, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
+fn places(s: &DbSession<'_>, sql: &str, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let limit = i64::try_from(TAKEN_LEN_MAX + 1).expect("a small constant");
     let found = statement.query_map((lane, lease.at, lease.seq, limit), |row| row.get(0))?;
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Removes what a lease holds.
-pub(super) fn remove_taken(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<()> {
+/// Removes the messages that a lease holds.
+pub(super) fn remove_taken(s: &DbSession<'_>, lane: i64, lease: LaneLease) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_message_taken_remove.sql");
     s.conn.prepare_cached(sql)?.execute((lane, lease.at, lease.seq))?;
     Ok(())
 }
 
-/// How messages are given back.
+/// How the messages of a lease are returned to the lane.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Return {
-    /// When they are visible; `None`: as they were.
+pub(super) struct ReturnOptions {
+    /// When they become visible, or `None` to keep their times.
     pub(super) visible_at: Option<i64>,
     /// Whether the lease counts as an attempt.
     pub(super) counted: bool,
 }
 
-/// Gives what a lease holds back.
-pub(super) fn return_taken(s: &Session<'_>, lane: i64, lease: LaneLease, how: Return) -> Res<()> {
+/// Returns the messages that a lease holds to the lane.
+pub(super) fn return_taken(
+    s: &DbSession<'_>,
+    lane: i64,
+    lease: LaneLease,
+    how: ReturnOptions,
+) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_message_taken_return.sql");
     let params = (lane, lease.at, lease.seq, how.visible_at, how.counted);
     s.conn.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
-/// Takes a message back by its key, if it is there.
-pub(super) fn cancel(s: &Session<'_>, lane: i64, key: (u64, u64)) -> Res<()> {
+/// Removes a message by its key, if it exists.
+pub(super) fn cancel(s: &DbSession<'_>, lane: i64, key: (u64, u64)) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_message_cancel.sql");
     let params = (lane, number("key", key.0)?, number("key", key.1)?);
     s.conn.prepare_cached(sql)?.execute(params)?;

@@ -1,5 +1,5 @@
-//! Numbers for capabilities, tags and names of activities, so that indexes hold numbers and claims
-//! probe only their own.
+//! Numbers for capabilities, tags and activity names, so that indexes hold numbers and claims probe
+//! only their own.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ use wakeline_core::{
 };
 
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
 /// The number that stands for no tag, or for no name.
 const NONE: i64 = 0;
 
-/// Which workers an activity is for: the numbers of its tag and of its name.
+/// The numbers of an activity's tag and name, which decide which workers can claim it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Route {
+pub(super) struct RouteIds {
     pub(super) tag: i64,
     pub(super) name: i64,
 }
 
-/// What is known of them. Numbers are never taken back.
+/// A cache of the numbers. It never becomes stale, because a number keeps its meaning.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NameCache {
     capabilities: HashMap<Capability, i64>,
     capabilities_by_id: HashMap<i64, Capability>,
     capabilities_all: Option<Vec<i64>>,
@@ -36,8 +36,8 @@ pub(crate) struct Names {
     activities_all: Option<Vec<i64>>,
 }
 
-/// A capability's number; `None` if no lane ever needed it.
-fn capability(s: &mut Session<'_>, name: &Capability) -> Res<Option<i64>> {
+/// The number of a capability, or `None` if no lane ever needed it.
+fn capability(s: &mut DbSession<'_>, name: &Capability) -> Res<Option<i64>> {
     if let Some(id) = s.cache.names.capabilities.get(name) {
         return Ok(Some(*id));
     }
@@ -50,8 +50,8 @@ fn capability(s: &mut Session<'_>, name: &Capability) -> Res<Option<i64>> {
     Ok(id)
 }
 
-/// A capability's number; given out if it has none.
-pub(super) fn ensure_capability(s: &mut Session<'_>, name: &Capability) -> Res<i64> {
+/// The number of a capability. It is assigned if there is none.
+pub(super) fn ensure_capability(s: &mut DbSession<'_>, name: &Capability) -> Res<i64> {
     if let Some(id) = capability(s, name)? {
         return Ok(id);
     }
@@ -61,8 +61,8 @@ pub(super) fn ensure_capability(s: &mut Session<'_>, name: &Capability) -> Res<i
     Ok(s.conn.last_insert_rowid())
 }
 
-/// The capability of a number.
-pub(super) fn capability_name(s: &mut Session<'_>, id: i64) -> Res<Capability> {
+/// The capability with a number.
+pub(super) fn capability_name(s: &mut DbSession<'_>, id: i64) -> Res<Capability> {
     if let Some(name) = s.cache.names.capabilities_by_id.get(&id) {
         return Ok(name.clone());
     }
@@ -73,8 +73,8 @@ pub(super) fn capability_name(s: &mut Session<'_>, id: i64) -> Res<Capability> {
     Ok(name)
 }
 
-/// The numbers of what a dispatcher can run.
-pub(super) fn capabilities(s: &mut Session<'_>, known: &Capabilities) -> Res<Vec<i64>> {
+/// The numbers of the capabilities of a dispatcher.
+pub(super) fn capabilities(s: &mut DbSession<'_>, known: &Capabilities) -> Res<Vec<i64>> {
     let Capabilities::Of(names) = known else {
         if s.cache.names.capabilities_all.is_none() {
             let sql = include_str!("../../sql/queries/flow_capability_all.sql");
@@ -89,8 +89,8 @@ pub(super) fn capabilities(s: &mut Session<'_>, known: &Capabilities) -> Res<Vec
     Ok(ids)
 }
 
-/// A tag's number; `None` if no activity ever had it.
-fn tag(s: &mut Session<'_>, name: &Tag) -> Res<Option<i64>> {
+/// The number of a tag, or `None` if no activity ever had it.
+fn tag(s: &mut DbSession<'_>, name: &Tag) -> Res<Option<i64>> {
     if let Some(id) = s.cache.names.tags.get(name) {
         return Ok(Some(*id));
     }
@@ -103,8 +103,8 @@ fn tag(s: &mut Session<'_>, name: &Tag) -> Res<Option<i64>> {
     Ok(id)
 }
 
-/// A tag's number; given out if it has none.
-fn ensure_tag(s: &mut Session<'_>, name: Option<&Tag>) -> Res<i64> {
+/// The number of a tag. It is assigned if there is none.
+fn ensure_tag(s: &mut DbSession<'_>, name: Option<&Tag>) -> Res<i64> {
     let Some(name) = name else { return Ok(NONE) };
     if let Some(id) = tag(s, name)? {
         return Ok(id);
@@ -115,8 +115,8 @@ fn ensure_tag(s: &mut Session<'_>, name: Option<&Tag>) -> Res<i64> {
     Ok(s.conn.last_insert_rowid())
 }
 
-/// The tag of a number.
-fn tag_name(s: &mut Session<'_>, id: i64) -> Res<Option<Tag>> {
+/// The tag with a number.
+fn tag_name(s: &mut DbSession<'_>, id: i64) -> Res<Option<Tag>> {
     if id == NONE {
         return Ok(None);
     }
@@ -130,8 +130,8 @@ fn tag_name(s: &mut Session<'_>, id: i64) -> Res<Option<Tag>> {
     Ok(Some(name))
 }
 
-/// The numbers of the tags that a worker takes.
-fn tags(s: &mut Session<'_>, filter: &TagFilter) -> Res<Vec<i64>> {
+/// The numbers of the tags that a worker accepts.
+fn tags(s: &mut DbSession<'_>, filter: &TagFilter) -> Res<Vec<i64>> {
     let TagFilter::Of { untagged, tags } = filter else {
         if s.cache.names.tags_all.is_none() {
             let mut ids = all(s, include_str!("../../sql/queries/flow_tag_all.sql"))?;
@@ -147,8 +147,8 @@ fn tags(s: &mut Session<'_>, filter: &TagFilter) -> Res<Vec<i64>> {
     Ok(ids)
 }
 
-/// The number of a name of activities; `None` if no activity ever had it.
-fn activity(s: &mut Session<'_>, name: &ActivityName) -> Res<Option<i64>> {
+/// The number of an activity name, or `None` if no activity ever had it.
+fn activity(s: &mut DbSession<'_>, name: &ActivityName) -> Res<Option<i64>> {
     if let Some(id) = s.cache.names.activities.get(name) {
         return Ok(Some(*id));
     }
@@ -161,8 +161,8 @@ fn activity(s: &mut Session<'_>, name: &ActivityName) -> Res<Option<i64>> {
     Ok(id)
 }
 
-/// The number of a name of activities; given out if it has none.
-fn ensure_activity(s: &mut Session<'_>, name: Option<&ActivityName>) -> Res<i64> {
+/// The number of an activity name. It is assigned if there is none.
+fn ensure_activity(s: &mut DbSession<'_>, name: Option<&ActivityName>) -> Res<i64> {
     let Some(name) = name else { return Ok(NONE) };
     if let Some(id) = activity(s, name)? {
         return Ok(id);
@@ -173,8 +173,8 @@ fn ensure_activity(s: &mut Session<'_>, name: Option<&ActivityName>) -> Res<i64>
     Ok(s.conn.last_insert_rowid())
 }
 
-/// The name of a number.
-fn activity_name(s: &mut Session<'_>, id: i64) -> Res<Option<ActivityName>> {
+/// The activity name with a number.
+fn activity_name(s: &mut DbSession<'_>, id: i64) -> Res<Option<ActivityName>> {
     if id == NONE {
         return Ok(None);
     }
@@ -188,8 +188,8 @@ fn activity_name(s: &mut Session<'_>, id: i64) -> Res<Option<ActivityName>> {
     Ok(Some(name))
 }
 
-/// The numbers of the activities that a worker can run, and that of none.
-fn activities(s: &mut Session<'_>, known: &ActivityNames) -> Res<Vec<i64>> {
+/// The numbers of the activity names that a worker can run, including [`NONE`].
+fn activities(s: &mut DbSession<'_>, known: &ActivityNames) -> Res<Vec<i64>> {
     let ActivityNames::Of(names) = known else {
         if s.cache.names.activities_all.is_none() {
             let mut ids = all(s, include_str!("../../sql/queries/flow_activity_name_all.sql"))?;
@@ -205,32 +205,33 @@ fn activities(s: &mut Session<'_>, known: &ActivityNames) -> Res<Vec<i64>> {
     Ok(ids)
 }
 
-/// The numbers of a route; given out where there are none.
-pub(super) fn ensure_route(s: &mut Session<'_>, route: &ActivityRoute) -> Res<Route> {
+/// The numbers of a route. They are assigned where there are none.
+pub(super) fn ensure_route(s: &mut DbSession<'_>, route: &ActivityRoute) -> Res<RouteIds> {
     let tag = ensure_tag(s, route.tag.as_ref())?;
-    Ok(Route { tag, name: ensure_activity(s, route.name.as_ref())? })
+    Ok(RouteIds { tag, name: ensure_activity(s, route.name.as_ref())? })
 }
 
-/// The route of some numbers.
-pub(super) fn route(s: &mut Session<'_>, of: Route) -> Res<ActivityRoute> {
+/// The route with these numbers.
+pub(super) fn route(s: &mut DbSession<'_>, of: RouteIds) -> Res<ActivityRoute> {
     Ok(ActivityRoute { tag: tag_name(s, of.tag)?, name: activity_name(s, of.name)? })
 }
 
-/// What a worker takes, sorted.
-pub(super) fn routes(s: &mut Session<'_>, filter: &ActivityFilter) -> Res<Vec<Route>> {
+/// The routes that a worker accepts, sorted.
+pub(super) fn routes(s: &mut DbSession<'_>, filter: &ActivityFilter) -> Res<Vec<RouteIds>> {
     let (tags, names) = (tags(s, &filter.tags)?, activities(s, &filter.names)?);
-    let of_tag = |tag| names.iter().map(move |name| Route { tag, name: *name });
+    let of_tag = |tag| names.iter().map(move |name| RouteIds { tag, name: *name });
     let mut routes: Vec<_> = tags.into_iter().flat_map(of_tag).collect();
     routes.sort_unstable();
     Ok(routes)
 }
 
-/// All capabilities, read from the database: a reader may not know of new ones.
-pub(super) fn all_capabilities(s: &Session<'_>) -> Res<Vec<i64>> {
+/// The numbers of all capabilities, read from the database, because the cache of a reader may lack
+/// new ones.
+pub(super) fn all_capabilities(s: &DbSession<'_>) -> Res<Vec<i64>> {
     all(s, include_str!("../../sql/queries/flow_capability_all.sql"))
 }
 
-fn all(s: &Session<'_>, sql: &str) -> Res<Vec<i64>> {
+fn all(s: &DbSession<'_>, sql: &str) -> Res<Vec<i64>> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let ids = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(ids)

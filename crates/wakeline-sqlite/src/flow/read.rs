@@ -1,4 +1,4 @@
-//! Reads instances: as they stand, their histories, how much they hold.
+//! Reads instances: their current state, histories, trees and sizes.
 
 use std::collections::HashSet;
 
@@ -10,15 +10,15 @@ use wakeline_store::flow::{
     KvEntry, Watched,
 };
 
-use super::instance::{self, Instance};
+use super::instance::{self, HistoryPosition, InstanceRow};
 use super::kv;
-use super::lane::{Lane, count, decode_state, number};
+use super::lane::{InstanceLane, count, decode_state, number};
 use super::names;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// An instance as it stands, or that it is missing.
-pub(super) fn instance(s: &mut Session<'_>, id: &InstanceId) -> Res<Watched> {
+/// Reads an instance, also a pending one.
+pub(super) fn instance(s: &mut DbSession<'_>, id: &InstanceId) -> Res<Watched> {
     for sql in [
         include_str!("../../sql/queries/flow_instance_detail.sql"),
         include_str!("../../sql/queries/flow_pending_detail.sql"),
@@ -26,14 +26,14 @@ pub(super) fn instance(s: &mut Session<'_>, id: &InstanceId) -> Res<Watched> {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id.as_str()])?;
         if let Some(row) = rows.next()? {
-            return Ok(Watched::There(Box::new(decode_detail(s, row)?)));
+            return Ok(Watched::Found(Box::new(decode_detail(s, row)?)));
         }
     }
     Ok(Watched::Missing)
 }
 
-/// Messages in the lane of an instance that may begin an execution, in order.
-pub(super) fn waiting_starts(s: &Session<'_>, id: &InstanceId) -> Res<Vec<Bytes>> {
+/// The payloads of messages in the lane of an instance that can start an execution, in order.
+pub(super) fn waiting_starts(s: &DbSession<'_>, id: &InstanceId) -> Res<Vec<Bytes>> {
     let sql = include_str!("../../sql/queries/flow_waiting_starts.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let payloads = statement.query_map([id.as_str()], |row| row.get::<_, Vec<u8>>(0))?;
@@ -41,7 +41,7 @@ pub(super) fn waiting_starts(s: &Session<'_>, id: &InstanceId) -> Res<Vec<Bytes>
 }
 
 /// Columns as in `flow_instance_detail.sql`.
-pub(super) fn decode_detail(s: &mut Session<'_>, row: &Row<'_>) -> Res<InstanceDetail> {
+pub(super) fn decode_detail(s: &mut DbSession<'_>, row: &Row<'_>) -> Res<InstanceDetail> {
     let instance = instance::decode_instance(row)?;
     let capability: Option<i64> = row.get(14)?;
     let suspended: Option<String> = row.get(15)?;
@@ -65,53 +65,58 @@ pub(super) fn decode_detail(s: &mut Session<'_>, row: &Row<'_>) -> Res<InstanceD
     })
 }
 
-/// Notes that somebody waits for these, and reads them.
-pub(super) fn watch(s: &mut Session<'_>, ids: &[InstanceId]) -> Res<Vec<Watched>> {
+/// Records that a caller waits for these instances, and reads them.
+pub(super) fn watch(s: &mut DbSession<'_>, ids: &[InstanceId]) -> Res<Vec<Watched>> {
     let sql = include_str!("../../sql/queries/flow_lane_watch.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     for id in ids {
-        if let Some(lane) = Lane::named(s, id)? {
+        if let Some(lane) = InstanceLane::named(s, id)? {
             statement.execute([lane.id])?;
         }
     }
     ids.iter().map(|id| instance(s, id)).collect()
 }
 
-/// The same from a snapshot, if it is noted already for all of them.
-pub(super) fn peek(s: &mut Session<'_>, ids: &[InstanceId]) -> Res<Option<Vec<Watched>>> {
+/// Reads the instances from a snapshot, if the wait is already recorded for all of them.
+pub(super) fn peek(s: &mut DbSession<'_>, ids: &[InstanceId]) -> Res<Option<Vec<Watched>>> {
     for id in ids {
-        if Lane::named(s, id)?.is_some_and(|lane| !lane.watched) {
+        if InstanceLane::named(s, id)?.is_some_and(|lane| !lane.watched) {
             return Ok(None);
         }
     }
     Ok(Some(ids.iter().map(|id| instance(s, id)).collect::<Res<_>>()?))
 }
 
-/// What piece of a history is asked for.
-pub(super) struct Piece {
+/// The part of a history that a request reads.
+pub(super) struct HistoryRange {
     pub(super) execution: Option<u64>,
     pub(super) from_event: u64,
     pub(super) bytes_max: usize,
 }
 
-/// A piece of the history of an execution.
-pub(super) fn history(s: &Session<'_>, id: &InstanceId, piece: &Piece) -> Res<HistoryPage> {
-    let Some(instance) = Instance::named(s, id)? else { return Ok(HistoryPage::default()) };
-    let execution = piece.execution.unwrap_or(instance.execution);
+/// Reads a part of the history of an execution.
+pub(super) fn history(
+    s: &DbSession<'_>,
+    id: &InstanceId,
+    range: &HistoryRange,
+) -> Res<HistoryPage> {
+    let Some(instance) = InstanceRow::named(s, id)? else { return Ok(HistoryPage::default()) };
+    let execution = range.execution.unwrap_or(instance.execution);
     if instance::read_execution(s, instance.lane, execution)?.is_none() {
         return Ok(HistoryPage::default());
     }
-    let from = first_of(s, (instance.lane, execution), piece.from_event)?;
+    let from = first_of(s, instance.lane, execution, range.from_event)?;
     let mut bytes = 0;
-    let (batches, next) = instance::batches(s, (instance.lane, execution, from), |len| {
+    let position = HistoryPosition { lane: instance.lane, execution, from };
+    let (batches, next) = instance::batches(s, position, |len| {
         bytes += len;
-        bytes > piece.bytes_max
+        bytes > range.bytes_max
     })?;
     Ok(HistoryPage { execution, batches, next })
 }
 
-/// Where the batch begins that an event is in.
-fn first_of(s: &Session<'_>, (lane, execution): (i64, u64), event: u64) -> Res<u64> {
+/// The first event of the batch that contains an event.
+fn first_of(s: &DbSession<'_>, lane: i64, execution: u64, event: u64) -> Res<u64> {
     let sql = include_str!("../../sql/queries/flow_history_within.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let params = (lane, number("execution", execution)?, number("from_event", event)?);
@@ -123,8 +128,8 @@ fn first_of(s: &Session<'_>, (lane, execution): (i64, u64), event: u64) -> Res<u
 }
 
 /// The executions of an instance, oldest first.
-pub(super) fn executions(s: &Session<'_>, id: &InstanceId) -> Res<Vec<ExecutionDetail>> {
-    let Some(lane) = Lane::named(s, id)? else { return Ok(Vec::new()) };
+pub(super) fn executions(s: &DbSession<'_>, id: &InstanceId) -> Res<Vec<ExecutionDetail>> {
+    let Some(lane) = InstanceLane::named(s, id)? else { return Ok(Vec::new()) };
     let sql = include_str!("../../sql/queries/flow_execution_list.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([lane.id])?;
@@ -135,24 +140,24 @@ pub(super) fn executions(s: &Session<'_>, id: &InstanceId) -> Res<Vec<ExecutionD
     Ok(executions)
 }
 
-/// The key-value state as it stands; of one key if it is named.
-pub(super) fn kv(s: &Session<'_>, id: &InstanceId, key: Option<&KvKey>) -> Res<Vec<KvEntry>> {
-    match Lane::named(s, id)? {
+/// The current key-value state, of one key or of all.
+pub(super) fn kv(s: &DbSession<'_>, id: &InstanceId, key: Option<&KvKey>) -> Res<Vec<KvEntry>> {
+    match InstanceLane::named(s, id)? {
         Some(lane) => kv::live(s, lane.id, key),
         None => Ok(Vec::new()),
     }
 }
 
-/// An instance and all below it, parents before children.
-pub(super) fn tree(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
-    match Instance::named(s, id)? {
+/// An instance and its descendants, parents before children.
+pub(super) fn tree(s: &DbSession<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
+    match InstanceRow::named(s, id)? {
         Some(_) => family(s, id),
         None => Ok(Vec::new()),
     }
 }
 
-/// The same, also if there is no such instance.
-pub(super) fn family(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
+/// Like [`tree`], also if the instance itself does not exist.
+pub(super) fn family(s: &DbSession<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
     let sql = include_str!("../../sql/queries/flow_instance_children.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut seen = HashSet::from([id.clone()]);
@@ -172,9 +177,9 @@ pub(super) fn family(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
     Ok(tree)
 }
 
-/// How much an instance holds.
-pub(super) fn stats(s: &Session<'_>, id: &InstanceId) -> Res<Option<InstanceStats>> {
-    let Some(instance) = Instance::named(s, id)? else { return Ok(None) };
+/// The size of an instance: its history, messages, activities and key-value state.
+pub(super) fn stats(s: &DbSession<'_>, id: &InstanceId) -> Res<Option<InstanceStats>> {
+    let Some(instance) = InstanceRow::named(s, id)? else { return Ok(None) };
     let execution = instance::read_execution(s, instance.lane, instance.execution)?;
     let sql = include_str!("../../sql/queries/flow_stats.sql");
     let (messages, work): (i64, i64) = s
@@ -192,8 +197,8 @@ pub(super) fn stats(s: &Session<'_>, id: &InstanceId) -> Res<Option<InstanceStat
     }))
 }
 
-/// How much waits in the whole store.
-pub(super) fn depths(s: &Session<'_>) -> Res<FlowDepths> {
+/// Counts of the messages, activities and instances of the whole store.
+pub(super) fn depths(s: &DbSession<'_>) -> Res<FlowDepths> {
     let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/flow_depths.sql"))?;
     let counts: [i64; 7] = statement.query_row([s.now.0], |row| {
         let mut counts = [0; 7];

@@ -1,4 +1,4 @@
-//! Activities that are tried again.
+//! Retries of activities after a failed attempt.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, PendingWork, WorkKey, WorkRetries};
 
 use super::lane::count;
-use super::lease::{self, GiveBack};
+use super::lease::{self, AbandonOptions};
 use crate::SqliteStore;
-use crate::call::Work;
+use crate::command::WriteCommand;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
 fn retry(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     token: FlowToken,
     delay: Duration,
     error: &str,
 ) -> Res<(AbandonOutcome, Vec<FlowChange>)> {
     let Some(work) = token.work else { return Ok((AbandonOutcome::Stale, Vec::new())) };
-    let given = lease::abandon(s, token, GiveBack { delay, uncounted: false })?;
+    let given = lease::abandon(s, token, AbandonOptions { delay, uncounted: false })?;
     if given.0 == AbandonOutcome::Abandoned {
         let sql = include_str!("../../sql/queries/flow_work_error.sql");
         s.conn.prepare_cached(sql)?.execute((work, error))?;
@@ -30,7 +30,7 @@ fn retry(
     Ok(given)
 }
 
-fn pending(s: &Session<'_>, instance: &InstanceId, limit: u32) -> Res<Vec<PendingWork>> {
+fn pending(s: &DbSession<'_>, instance: &InstanceId, limit: u32) -> Res<Vec<PendingWork>> {
     let sql = include_str!("../../sql/queries/flow_work_pending.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((instance.as_str(), limit))?;
@@ -65,7 +65,7 @@ impl WorkRetries for SqliteStore {
         delay: Duration,
         error: String,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        self.write(Work::new("retry_work", move |s| retry(s, token, delay, &error))).await
+        self.write(WriteCommand::new("retry_work", move |s| retry(s, token, delay, &error))).await
     }
 
     async fn pending_work(

@@ -1,25 +1,26 @@
-//! Sessions: whose worker takes the activities that belong together.
+//! Sessions: which worker gets the activities that belong together.
 //!
 //! # Invariants
-//! * Each activity of a session says itself who may take it (`taker`), so that claims probe an
-//!   index and pass nothing over. It changes with the owner: when a session is claimed, and when
-//!   a claim finds that one has ended.
+//! * The column `taker` of each activity says which workers may claim it, so that claims probe an
+//!   index and skip nothing. For the activities of a session it changes with the session's owner:
+//!   when a session is claimed, and when a claim finds that a session has ended.
 
 use rusqlite::OptionalExtension as _;
 use wakeline_core::{FlowChange, FlowWhat, OwnerId, SessionId};
 use wakeline_store::flow::SessionClaim;
 
-use super::names::{self, Route};
+use super::names::{self, RouteIds};
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Anyone takes it: it has no session.
+/// The taker of activities without a session: every worker may claim them.
 pub(super) const ANYONE: &str = "*";
-/// Its session is nobody's: whoever claims sessions takes it.
+/// The taker of activities whose session has no owner: every worker that accepts sessions may claim
+/// them.
 const ANY_OWNER: &str = "+";
 
-/// Who may take work of a session.
-pub(super) fn taker(s: &Session<'_>, session: Option<&SessionId>) -> Res<String> {
+/// The taker of an activity of a session, or of no session.
+pub(super) fn taker(s: &DbSession<'_>, session: Option<&SessionId>) -> Res<String> {
     let Some(session) = session else { return Ok(ANYONE.to_owned()) };
     let sql = include_str!("../../sql/queries/flow_session_read.sql");
     let owner: Option<Option<String>> = s
@@ -34,7 +35,7 @@ fn owned_by(owner: &str) -> String {
     format!("={owner}")
 }
 
-/// What a line may take.
+/// The takers whose activities a line may claim.
 pub(super) fn takers(claim: Option<&OwnerId>) -> Vec<String> {
     let mut takers = vec![ANYONE.to_owned()];
     if let Some(owner) = claim {
@@ -44,41 +45,42 @@ pub(super) fn takers(claim: Option<&OwnerId>) -> Vec<String> {
     takers
 }
 
-/// Makes a session an owner's, because it claimed work of it. True if it was not before.
-pub(super) fn claim(s: &Session<'_>, session: &SessionId, claim: &SessionClaim) -> Res<bool> {
+/// Assigns a session to the owner that claimed an activity of it. Returns whether the owner
+/// changed.
+pub(super) fn claim(s: &DbSession<'_>, session: &SessionId, claim: &SessionClaim) -> Res<bool> {
     let new = taker(s, Some(session))? != owned_by(claim.owner.as_str());
     let sql = include_str!("../../sql/queries/flow_session_claim.sql");
     let until = s.now.plus(claim.lease).0;
     let params = (session.as_str(), claim.owner.as_str(), until, s.now.0);
     s.conn.prepare_cached(sql)?.execute(params)?;
     if new {
-        open_to(s, session.as_str(), &owned_by(claim.owner.as_str()))?;
+        make_available_to(s, session.as_str(), &owned_by(claim.owner.as_str()))?;
     }
     Ok(new)
 }
 
-fn open_to(s: &Session<'_>, session: &str, taker: &str) -> Res<()> {
+fn make_available_to(s: &DbSession<'_>, session: &str, taker: &str) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_work_taker.sql");
     s.conn.prepare_cached(sql)?.execute((session, taker))?;
     Ok(())
 }
 
-/// Opens the work of sessions that have ended to all who claim sessions.
-pub(super) fn release_expired(s: &Session<'_>) -> Res<()> {
+/// Makes the activities of ended sessions available to all workers that accept sessions.
+pub(super) fn release_expired(s: &DbSession<'_>) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_session_expired.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let ended: Vec<String> =
         statement.query_map([s.now.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for session in ended {
-        open_to(s, &session, ANY_OWNER)?;
+        make_available_to(s, &session, ANY_OWNER)?;
         let sql = include_str!("../../sql/queries/flow_session_release.sql");
         s.conn.prepare_cached(sql)?.execute([session])?;
     }
     Ok(())
 }
 
-/// Notes that something happened in a session.
-pub(super) fn touch(s: &Session<'_>, session: Option<&SessionId>) -> Res<()> {
+/// Records activity in a session.
+pub(super) fn touch(s: &DbSession<'_>, session: Option<&SessionId>) -> Res<()> {
     if let Some(session) = session {
         let sql = include_str!("../../sql/queries/flow_session_active.sql");
         s.conn.prepare_cached(sql)?.execute((session.as_str(), s.now.0))?;
@@ -86,9 +88,13 @@ pub(super) fn touch(s: &Session<'_>, session: Option<&SessionId>) -> Res<()> {
     Ok(())
 }
 
-/// When work of these sorted routes can be taken next because the session of another owner
-/// ends.
-pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, routes: &[Route]) -> Res<Option<i64>> {
+/// When an activity of these routes can be claimed next because the session of another owner ends.
+/// The routes are sorted.
+pub(super) fn next_end(
+    s: &DbSession<'_>,
+    owner: &OwnerId,
+    routes: &[RouteIds],
+) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_session_ends.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -107,15 +113,15 @@ pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, routes: &[Route]) -> Re
     Ok(next)
 }
 
-/// When the first work of a session, of these sorted routes, is held by no lease and its time
-/// has come.
-fn first_free(s: &Session<'_>, session: &str, routes: &[Route]) -> Res<Option<i64>> {
+/// When the first activity of a session on these routes is neither leased nor delayed. The routes
+/// are sorted.
+fn first_free(s: &DbSession<'_>, session: &str, routes: &[RouteIds]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_work_of_session.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([session])?;
     let mut first: Option<i64> = None;
     while let Some(row) = rows.next()? {
-        let route = Route { tag: row.get(0)?, name: row.get(1)? };
+        let route = RouteIds { tag: row.get(0)?, name: row.get(1)? };
         if routes.binary_search(&route).is_ok() {
             first = first.into_iter().chain([row.get(2)?]).min();
         }
@@ -123,8 +129,8 @@ fn first_free(s: &Session<'_>, session: &str, routes: &[Route]) -> Res<Option<i6
     Ok(first)
 }
 
-/// Extends the live sessions of owners, up to `until`, that were active since a moment.
-pub(super) fn keep(s: &Session<'_>, owners: &[OwnerId], until: i64, since: i64) -> Res<u64> {
+/// Extends the live sessions of owners that were active since `since`, up to `until`.
+pub(super) fn keep(s: &DbSession<'_>, owners: &[OwnerId], until: i64, since: i64) -> Res<u64> {
     let sql = include_str!("../../sql/queries/flow_session_keep.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut kept = 0;
@@ -134,8 +140,8 @@ pub(super) fn keep(s: &Session<'_>, owners: &[OwnerId], until: i64, since: i64) 
     Ok(kept)
 }
 
-/// Ends the live sessions of owners, and tells workers of their activities.
-pub(super) fn end(s: &mut Session<'_>, owners: &[OwnerId]) -> Res<u64> {
+/// Ends the live sessions of owners, and notifies workers of their activities.
+pub(super) fn end(s: &mut DbSession<'_>, owners: &[OwnerId]) -> Res<u64> {
     let mut ended = 0;
     for owner in owners {
         let sql = include_str!("../../sql/queries/flow_session_end.sql");
@@ -146,11 +152,11 @@ pub(super) fn end(s: &mut Session<'_>, owners: &[OwnerId]) -> Res<u64> {
     }
     release_expired(s)?;
     let sql = include_str!("../../sql/queries/flow_work_open.sql");
-    let mut open: Vec<Route> = Vec::new();
+    let mut open: Vec<RouteIds> = Vec::new();
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([ANY_OWNER])?;
     while let Some(row) = rows.next()? {
-        open.push(Route { tag: row.get(0)?, name: row.get(1)? });
+        open.push(RouteIds { tag: row.get(0)?, name: row.get(1)? });
     }
     drop(rows);
     drop(statement);
@@ -162,8 +168,8 @@ pub(super) fn end(s: &mut Session<'_>, owners: &[OwnerId]) -> Res<u64> {
     Ok(ended)
 }
 
-/// Removes sessions that have ended and for which there is no work.
-pub(super) fn tidy(s: &Session<'_>) -> Res<u64> {
+/// Removes sessions that have ended and have no activities.
+pub(super) fn tidy(s: &DbSession<'_>) -> Res<u64> {
     let sql = include_str!("../../sql/queries/flow_session_tidy.sql");
     Ok(s.conn.prepare_cached(sql)?.execute([s.now.0])? as u64)
 }

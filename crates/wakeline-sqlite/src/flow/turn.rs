@@ -1,8 +1,9 @@
-//! Leases turns to dispatchers, by claims and in the commit that made them available.
+//! Leases turns to dispatchers, by claims and in the commit that makes them available.
 //!
 //! # Invariants
-//! * A lane with something that cannot be read is left alone for a while, as it is, so that it
-//!   holds up no other. It is an error for whoever's claim found nothing else (trap 46).
+//! * A lane with a corrupt row is skipped for a while, unchanged, so that it does not delay other
+//!   lanes. A claim that found nothing else returns the error, because corrupt rows must not be
+//!   ignored silently.
 
 use std::collections::BTreeSet;
 
@@ -12,46 +13,53 @@ use wakeline_store::flow::{
     InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest,
 };
 
-use super::found::{Found, SET_ASIDE};
-use super::instance::{self, Instance};
+use super::claim_outcome::{FlowClaimOutcome, QUARANTINE};
+use super::instance::{self, HistoryPosition, InstanceRow};
 use super::kv;
-use super::lane::{Lane, LaneLease, Opened};
+use super::lane::{InstanceLane, LaneLease, OpenedLanes};
 use super::message;
 use super::names;
-use crate::error::{Fault, Res};
-use crate::session::Session;
+use crate::error::{Res, StoreFault};
+use crate::session::DbSession;
 
-/// A longer history is not brought along by a claim.
+/// A claim returns the history of an instance only up to this size.
 const HISTORY_BYTES_MAX: u64 = 32 * 1024;
 
 /// Leases turns for the requests of some lines.
-pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Found<TurnClaimed>> {
-    let mut books = Books::default();
+pub(super) fn claim(
+    s: &mut DbSession<'_>,
+    lines: &[TurnClaim],
+) -> Res<FlowClaimOutcome<TurnClaimed>> {
+    let mut state = TurnClaimState::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for TurnClaim { capabilities, requests, further } in lines {
         let known = names::capabilities(s, capabilities)?;
-        let mut offered = Offered { known: &known, ids: Vec::new() };
+        let mut candidates = TurnCandidates { known: &known, ids: Vec::new() };
         let mut turns = Vec::with_capacity(requests.len());
         for (n, request) in requests.iter().enumerate() {
             let mut turn = held(s, &known, request.key)?;
             while turn.is_none() {
-                let Some(id) = offered.next(s, &mut books, requests.len() - n)? else { break };
-                turn = books.take(s, id, request)?;
+                let Some(id) = candidates.next(s, &mut state, requests.len() - n)? else { break };
+                turn = state.take(s, id, request)?;
             }
             turns.push(turn);
         }
-        let next_due = match *further || turns.iter().any(Option::is_none) {
-            true => next_due(s, &known)?.map(|due| s.now.until(Timestamp(due))),
-            false => None,
+        let next_due = if *further || turns.iter().any(Option::is_none) {
+            next_due(s, &known)?.map(|due| s.now.until(Timestamp(due)))
+        } else {
+            None
         };
         outcomes.push(TurnClaimed { turns, next_due });
     }
     let any = outcomes.iter().flat_map(|outcome| &outcome.turns).any(Option::is_some);
-    Ok(Found::new(outcomes, any, books.spoilt))
+    Ok(FlowClaimOutcome::new(outcomes, any, state.corrupt_row))
 }
 
-/// Answers a claim from a snapshot, if there is nothing in it to lease.
-pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Found<TurnClaimed>>> {
+/// Answers a claim from a snapshot, if there is nothing to lease.
+pub(super) fn peek(
+    s: &mut DbSession<'_>,
+    lines: &[TurnClaim],
+) -> Res<Option<FlowClaimOutcome<TurnClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
     for TurnClaim { capabilities, requests, further } in lines {
         let known = names::capabilities(s, capabilities)?;
@@ -67,11 +75,11 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Found
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(TurnClaimed { turns, next_due });
     }
-    Ok(Some(Found::new(outcomes, true, None)))
+    Ok(Some(FlowClaimOutcome::new(outcomes, true, None)))
 }
 
-/// The time at which the next of these can be claimed; it may have passed.
-pub(super) fn next_due(s: &Session<'_>, capabilities: &[i64]) -> Res<Option<i64>> {
+/// When the next lane with one of these capabilities can be claimed, possibly in the past.
+pub(super) fn next_due(s: &DbSession<'_>, capabilities: &[i64]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_lane_next_due.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut next: Option<i64> = None;
@@ -84,34 +92,34 @@ pub(super) fn next_due(s: &Session<'_>, capabilities: &[i64]) -> Res<Option<i64>
     Ok(next)
 }
 
-/// When a line of turns has something.
-pub(super) fn line_due(s: &mut Session<'_>, capabilities: &Capabilities) -> Res<Option<i64>> {
+/// When a line of dispatchers has something to claim next.
+pub(super) fn line_due(s: &mut DbSession<'_>, capabilities: &Capabilities) -> Res<Option<i64>> {
     let known = names::capabilities(s, capabilities)?;
     next_due(s, &known)
 }
 
-/// What a call has dealt with.
+/// What a claim call has processed so far.
 #[derive(Default)]
-struct Books {
-    /// Lanes that went to a request, or could not be read: each is looked at once.
+struct TurnClaimState {
+    /// Lanes that were leased to a request or had a corrupt row. Each is processed once per call.
     seen: BTreeSet<i64>,
-    spoilt: Option<Fault>,
+    corrupt_row: Option<StoreFault>,
 }
 
-impl Books {
-    /// Leases a lane. One that cannot be read is left alone for a while.
+impl TurnClaimState {
+    /// Leases a lane. If it has a corrupt row, the lane is quarantined.
     fn take(
         &mut self,
-        s: &mut Session<'_>,
+        s: &mut DbSession<'_>,
         id: i64,
         request: &TurnRequest,
     ) -> Res<Option<TurnItem>> {
-        match lease_whole(s, id, request) {
-            Err(fault @ Fault::Corrupt { .. }) => {
+        match lease_or_roll_back(s, id, request) {
+            Err(fault @ StoreFault::Corrupt { .. }) => {
                 tracing::error!(error = error_chain(&fault), lane = id, "skipped a corrupt row");
-                let sql = include_str!("../../sql/queries/flow_lane_set_aside.sql");
-                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
-                self.spoilt.get_or_insert(fault);
+                let sql = include_str!("../../sql/queries/flow_lane_quarantine.sql");
+                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(QUARANTINE).0))?;
+                self.corrupt_row.get_or_insert(fault);
                 Ok(None)
             }
             taken => taken,
@@ -120,29 +128,34 @@ impl Books {
 }
 
 /// Lanes that can be claimed, in the order in which they became due.
-struct Offered<'o> {
+struct TurnCandidates<'o> {
     known: &'o [i64],
-    /// Those that were looked up already, the next one last.
+    /// The lanes that were already looked up, the next one last.
     ids: Vec<i64>,
 }
 
-impl Offered<'_> {
-    /// The next lane, each for one request of a call only.
-    fn next(&mut self, s: &Session<'_>, books: &mut Books, wanted: usize) -> Res<Option<i64>> {
+impl TurnCandidates<'_> {
+    /// The next lane. Each is offered to one request of a call only.
+    fn next(
+        &mut self,
+        s: &DbSession<'_>,
+        state: &mut TurnClaimState,
+        wanted: usize,
+    ) -> Res<Option<i64>> {
         if self.ids.is_empty() {
-            // A lease that ends at once leaves its lane due.
-            let found = first(s, self.known, wanted + books.seen.len())?;
-            let fresh = found.into_iter().map(|(_, id)| id).filter(|id| !books.seen.contains(id));
+            // Processed lanes may still be due, for example after a lease of length zero.
+            let found = first(s, self.known, wanted + state.seen.len())?;
+            let fresh = found.into_iter().map(|(_, id)| id).filter(|id| !state.seen.contains(id));
             self.ids = fresh.take(wanted).collect();
             self.ids.reverse();
         }
         let next = self.ids.pop();
-        books.seen.extend(next);
+        state.seen.extend(next);
         Ok(next)
     }
 }
 
-fn first(s: &Session<'_>, capabilities: &[i64], len: usize) -> Res<Vec<(i64, i64)>> {
+fn first(s: &DbSession<'_>, capabilities: &[i64], len: usize) -> Res<Vec<(i64, i64)>> {
     if len == 0 {
         return Ok(Vec::new());
     }
@@ -161,16 +174,24 @@ fn first(s: &Session<'_>, capabilities: &[i64], len: usize) -> Res<Vec<(i64, i64
     Ok(found)
 }
 
-/// Leases a lane that is due. Where that fails, nothing was written.
-fn lease_whole(s: &mut Session<'_>, id: i64, request: &TurnRequest) -> Res<Option<TurnItem>> {
-    match Lane::read(s, id)? {
+/// Leases a lane that is due. If that fails, its writes are rolled back.
+fn lease_or_roll_back(
+    s: &mut DbSession<'_>,
+    id: i64,
+    request: &TurnRequest,
+) -> Res<Option<TurnItem>> {
+    match InstanceLane::read(s, id)? {
         None => Ok(None),
         Some(lane) if lane.lease.is_none() => lease(s, lane, request),
         Some(lane) => s.attempt(|s| lease(s, lane, request)),
     }
 }
 
-fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Option<TurnItem>> {
+fn lease(
+    s: &mut DbSession<'_>,
+    mut lane: InstanceLane,
+    request: &TurnRequest,
+) -> Res<Option<TurnItem>> {
     if lane.lease.is_some() {
         lane.end_lease(s, true)?;
     }
@@ -195,13 +216,13 @@ fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Opti
     Ok(Some(item))
 }
 
-/// What the key of a repeated claim holds in its line.
-fn held(s: &mut Session<'_>, known: &[i64], key: Uuid) -> Res<Option<TurnItem>> {
+/// The turn of the line that is still leased under the key of a repeated claim.
+fn held(s: &mut DbSession<'_>, known: &[i64], key: Uuid) -> Res<Option<TurnItem>> {
     let sql = include_str!("../../sql/queries/flow_lane_by_lease.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((key.into_bytes(), s.now.0))?;
     while let Some(row) = rows.next()? {
-        let Some(lane) = Lane::read(s, row.get(0)?)? else { continue };
+        let Some(lane) = InstanceLane::read(s, row.get(0)?)? else { continue };
         if let Some(lease) = lane.lease
             && lane.capability.is_some_and(|capability| known.contains(&capability))
         {
@@ -212,14 +233,14 @@ fn held(s: &mut Session<'_>, known: &[i64], key: Uuid) -> Res<Option<TurnItem>> 
     Ok(None)
 }
 
-/// A leased turn as its dispatcher gets it.
+/// Builds the leased turn that the dispatcher receives.
 fn item(
-    s: &mut Session<'_>,
-    lane: &Lane,
+    s: &mut DbSession<'_>,
+    lane: &InstanceLane,
     lease: LaneLease,
     messages: Vec<LaneMessage>,
 ) -> Res<TurnItem> {
-    let instance = Instance::read(s, lane.id)?;
+    let instance = InstanceRow::read(s, lane.id)?;
     let execution = match &instance {
         Some(instance) => instance::read_execution(s, lane.id, instance.execution)?,
         None => None,
@@ -227,10 +248,12 @@ fn item(
     let history = match &execution {
         Some(execution) if execution.history_bytes > HISTORY_BYTES_MAX => InlineHistory::TooLong,
         Some(execution) => {
-            let (batches, _) = instance::batches(s, (lane.id, execution.execution, 0), |_| false)?;
-            InlineHistory::Whole(batches)
+            let execution = execution.execution;
+            let position = HistoryPosition { lane: lane.id, execution, from: 0 };
+            let (batches, _) = instance::batches(s, position, |_| false)?;
+            InlineHistory::Complete(batches)
         }
-        None => InlineHistory::Whole(Vec::new()),
+        None => InlineHistory::Complete(Vec::new()),
     };
     let capability = lane.capability.map(|id| names::capability_name(s, id)).transpose()?;
     let (name, parent) = instance.map(|instance| (instance.name, instance.parent)).unzip();
@@ -253,15 +276,15 @@ fn item(
 }
 
 /// Turns that were leased in the commit that made them available, with their requests' indices.
-pub(super) type BornTurns = Vec<(usize, TurnItem)>;
+pub(super) type TurnsLeasedOnInsert = Vec<(usize, TurnItem)>;
 
-/// Leases what a command made available to the requests that came along with it, unless
-/// something older waits for them; and what is left to tell.
-pub(super) fn born(
-    s: &mut Session<'_>,
-    opened: Opened,
+/// Leases lanes that a command made available to the requests that are piggybacked on it, unless
+/// older lanes wait for them. Also returns the hints for the lanes that were not leased.
+pub(super) fn lease_on_insert(
+    s: &mut DbSession<'_>,
+    opened: OpenedLanes,
     requests: &[TurnRequest],
-) -> Res<(BornTurns, Vec<FlowChange>)> {
+) -> Res<(TurnsLeasedOnInsert, Vec<FlowChange>)> {
     let mut open = opened.lanes;
     let mut leased = BTreeSet::new();
     let mut turns = Vec::new();
@@ -271,32 +294,32 @@ pub(super) fn born(
         }
         let known = names::capabilities(s, &request.capabilities)?;
         let Some(place) = first_open(s, &known, &open)? else { continue };
-        match lease_whole(s, open[place], request) {
-            Ok(None) | Err(Fault::Corrupt { .. }) => {}
+        match lease_or_roll_back(s, open[place], request) {
+            Ok(None) | Err(StoreFault::Corrupt { .. }) => {}
             item => {
                 turns.extend(item?.map(|item| (n, item)));
                 leased.insert(open.remove(place));
             }
         }
     }
-    let told = opened.told.into_iter().filter(|(lane, _)| !leased.contains(lane));
-    let changes = merged(told.map(|(_, change)| change));
+    let unleased = opened.changes.into_iter().filter(|(lane, _)| !leased.contains(lane));
+    let changes = merged(unleased.map(|(_, change)| change));
     s.hint_flow(&changes);
     Ok((turns, changes))
 }
 
-/// Which of the lanes that a command opened, in its order, became due first; `None` if another
-/// one is there to be taken.
-fn first_open(s: &Session<'_>, known: &[i64], open: &[i64]) -> Res<Option<usize>> {
-    let mut least: Option<(i64, usize)> = None;
+/// The index of the lane in `open` that became due first, or `None` if another lane with these
+/// capabilities can be claimed first.
+fn first_open(s: &DbSession<'_>, known: &[i64], open: &[i64]) -> Res<Option<usize>> {
+    let mut lowest: Option<(i64, usize)> = None;
     for (due_at, id) in first(s, known, open.len() + 1)? {
         let Some(place) = open.iter().position(|lane| *lane == id) else { return Ok(None) };
-        least = least.into_iter().chain([(due_at, place)]).min();
+        lowest = lowest.into_iter().chain([(due_at, place)]).min();
     }
-    Ok(least.map(|(_, place)| place))
+    Ok(lowest.map(|(_, place)| place))
 }
 
-/// One hint for each thing, for its earliest time.
+/// Merges hints: one per line, with its earliest time.
 pub(super) fn merged(changes: impl IntoIterator<Item = FlowChange>) -> Vec<FlowChange> {
     let mut merged: Vec<FlowChange> = Vec::new();
     for change in changes {

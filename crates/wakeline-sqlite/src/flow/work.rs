@@ -1,4 +1,4 @@
-//! Activities: inserting them, completing them.
+//! Activities: inserting and completing them.
 
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
@@ -7,39 +7,39 @@ use wakeline_store::flow::{
     Completion, CompletionReply, InstanceState, NewWork, TurnRequest, WorkKey, WorkOutcome,
 };
 
-use super::lane::{Lanes, Opened, count, decode_state, number};
+use super::lane::{InstanceLanes, OpenedLanes, count, decode_state, number};
 use super::message;
-use super::names::{self, Route};
+use super::names::{self, RouteIds};
 use super::session;
 use super::turn;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// An activity as it stands, without what the runtime put in.
+/// An activity with the columns of its row, without its payload.
 #[derive(Debug, Clone)]
 pub(super) struct WorkRow {
     pub(super) id: i64,
     pub(super) lane: i64,
     pub(super) instance: InstanceId,
     pub(super) key: WorkKey,
-    pub(super) route: Route,
+    pub(super) route: RouteIds,
     pub(super) session: Option<SessionId>,
     pub(super) due_at: Option<i64>,
-    /// The last lease: its key and its end.
+    /// The key and the end of the last lease.
     pub(super) lease: Option<(Uuid, i64)>,
     pub(super) attempts: u32,
 }
 
 impl WorkRow {
-    pub(super) fn read(s: &Session<'_>, id: i64) -> Res<Option<Self>> {
+    pub(super) fn read(s: &DbSession<'_>, id: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/flow_work_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id])?;
         rows.next()?.map(decode).transpose()
     }
 
-    /// The activity that a token leased last.
-    pub(super) fn leased_by(s: &Session<'_>, token: FlowToken) -> Res<Option<Self>> {
+    /// The activity whose last lease has the key of a token.
+    pub(super) fn leased_by(s: &DbSession<'_>, token: FlowToken) -> Res<Option<Self>> {
         let Some(id) = token.work else { return Ok(None) };
         let last = |row: &Self| {
             row.lane == token.lane && row.lease.is_some_and(|(key, _)| key == token.key)
@@ -47,13 +47,13 @@ impl WorkRow {
         Ok(Self::read(s, id)?.filter(last))
     }
 
-    /// The activity that a token holds now.
-    pub(super) fn held_by(s: &Session<'_>, token: FlowToken) -> Res<Option<Self>> {
+    /// The activity whose live lease has the key of a token.
+    pub(super) fn held_by(s: &DbSession<'_>, token: FlowToken) -> Res<Option<Self>> {
         let live = |row: &Self| row.lease.is_some_and(|(_, until)| until > s.now.0);
         Ok(Self::leased_by(s, token)?.filter(live))
     }
 
-    pub(super) fn write(&self, s: &Session<'_>) -> Res<()> {
+    pub(super) fn write(&self, s: &DbSession<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/flow_work_write.sql");
         s.conn.prepare_cached(sql)?.execute((
             self.id,
@@ -66,8 +66,8 @@ impl WorkRow {
         Ok(())
     }
 
-    /// How the execution that scheduled it stands.
-    pub(super) fn state(&self, s: &Session<'_>) -> Res<Option<InstanceState>> {
+    /// The state of the execution that scheduled it.
+    pub(super) fn state(&self, s: &DbSession<'_>) -> Res<Option<InstanceState>> {
         let sql = include_str!("../../sql/queries/flow_execution_state.sql");
         let params = (self.lane, number("execution", self.key.execution)?);
         let found = s.conn.prepare_cached(sql)?.query_row(params, |row| row.get::<_, String>(0));
@@ -91,7 +91,7 @@ fn decode(row: &Row<'_>) -> Res<WorkRow> {
             execution: count("work", row.get(3)?)?,
             activity: count("work", row.get(4)?)?,
         },
-        route: Route { tag: row.get(5)?, name: row.get(11)? },
+        route: RouteIds { tag: row.get(5)?, name: row.get(11)? },
         session: session.map(SessionId::new).transpose().map_err(corrupt("work", id))?,
         due_at: row.get(7)?,
         lease,
@@ -99,9 +99,9 @@ fn decode(row: &Row<'_>) -> Res<WorkRow> {
     })
 }
 
-/// Adds an activity of a lane; `None` if it is there already.
+/// Inserts an activity of a lane. Returns its id and a hint, or `None` if it exists.
 pub(super) fn insert(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     lane: i64,
     work: &NewWork,
 ) -> Res<Option<(i64, FlowChange)>> {
@@ -126,18 +126,18 @@ pub(super) fn insert(
     Ok((added > 0).then(|| (s.conn.last_insert_rowid(), change)))
 }
 
-/// Adds an activity outside of a turn.
-pub(super) fn enqueue(s: &mut Session<'_>, work: &NewWork) -> Res<Vec<FlowChange>> {
-    let mut lanes = Lanes::default();
+/// Inserts an activity outside of a turn.
+pub(super) fn enqueue(s: &mut DbSession<'_>, work: &NewWork) -> Res<Vec<FlowChange>> {
+    let mut lanes = InstanceLanes::default();
     let lane = lanes.ensure(s, &work.instance)?.id;
     let changes: Vec<_> = insert(s, lane, work)?.map(|(_, change)| change).into_iter().collect();
     s.hint_flow(&changes);
     Ok(changes)
 }
 
-/// Removes a leased activity and tells its instance.
+/// Removes a leased activity, and stores the message with its outcome for the instance.
 pub(super) fn complete(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     completion: &Completion,
     requests: &[TurnRequest],
 ) -> Res<CompletionReply> {
@@ -148,12 +148,12 @@ pub(super) fn complete(
     let sql = include_str!("../../sql/queries/flow_work_remove.sql");
     s.conn.prepare_cached(sql)?.execute([row.id])?;
     session::touch(s, row.session.as_ref())?;
-    let (mut told, mut opened) = (None, Opened::default());
+    let (mut enqueued, mut opened) = (None, OpenedLanes::default());
     if let Some(envelope) = &completion.message {
-        let mut lanes = Lanes::default();
-        told = Some(message::store(s, &mut lanes, envelope)?);
+        let mut lanes = InstanceLanes::default();
+        enqueued = Some(message::store(s, &mut lanes, envelope)?);
         opened = lanes.finish(s)?;
     }
-    let (turns, changes) = turn::born(s, opened, requests)?;
-    Ok(CompletionReply { outcome: WorkOutcome::Completed(told), turns, changes })
+    let (turns, changes) = turn::lease_on_insert(s, opened, requests)?;
+    Ok(CompletionReply { outcome: WorkOutcome::Completed(enqueued), turns, changes })
 }

@@ -3,34 +3,35 @@
 use wakeline_core::{ApplicationRef, AttemptId, EndpointRef, HookChange, MessageRef};
 use wakeline_store::hook::ResendOutcome;
 
-use super::delivery::{Delivery, State};
-use super::lane::Lanes;
-use super::{endpoint, fan_out, known, lease, message, sql};
+use super::delivery::{DeliveryRow, DeliveryRowState};
+use super::lane::EndpointLanes;
+use super::{cache, endpoint, fan_out, lease, message, sql};
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// One more attempt for a delivery, now.
+/// Makes one more attempt of a delivery due now.
 pub(super) fn resend(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
-    (message, endpoint): (&MessageRef, &EndpointRef),
+    message: &MessageRef,
+    endpoint: &EndpointRef,
 ) -> Res<(ResendOutcome, Vec<HookChange>)> {
     let missing = Ok((ResendOutcome::Missing, Vec::new()));
     let Some((message, application)) = message::find(s, application, message)? else {
         return missing;
     };
     let Some(endpoint) = endpoint::find_of(s, application, endpoint)? else { return missing };
-    let Some(delivery) = Delivery::of(s, message, endpoint)? else { return missing };
-    let mut lanes = Lanes::default();
-    let outcome = try_again(s, &mut lanes, delivery)?;
+    let Some(delivery) = DeliveryRow::of(s, message, endpoint)? else { return missing };
+    let mut lanes = EndpointLanes::default();
+    let outcome = make_due(s, &mut lanes, delivery)?;
     Ok((outcome, lanes.finish(s)?))
 }
 
-/// Makes an attempt of a delivery due that was asked for.
-pub(super) fn try_again(
-    s: &mut Session<'_>,
-    lanes: &mut Lanes,
-    mut delivery: Delivery,
+/// Makes a delivery due now for a requested attempt.
+pub(super) fn make_due(
+    s: &mut DbSession<'_>,
+    lanes: &mut EndpointLanes,
+    mut delivery: DeliveryRow,
 ) -> Res<ResendOutcome> {
     if delivery.lease.is_some_and(|lease| lease.until > s.now.0) {
         return Ok(ResendOutcome::InFlight);
@@ -38,25 +39,26 @@ pub(super) fn try_again(
     if !message::has_payload(s, delivery.message)? {
         return Ok(ResendOutcome::Expired);
     }
-    let config = known::endpoint(s, delivery.endpoint)?;
+    let config = cache::endpoint(s, delivery.endpoint)?;
     if !config.is_on() {
         return Ok(ResendOutcome::Disabled);
     }
-    if delivery.state == State::Leased {
+    if delivery.state == DeliveryRowState::Leased {
         delivery = lease::expire(s, lanes, delivery)?;
     }
-    delivery.ask_again(s.now);
+    delivery.request_resend(s.now);
     delivery.write(s, &config)?;
     lanes.get(s, delivery.endpoint)?;
     Ok(ResendOutcome::Due)
 }
 
-/// Cancels what waits of a message. Tells how many, and what is due by it; `None` if there is no
-/// such message.
+/// Cancels the deliveries of a message. Returns how many were cancelled and the hints, or `None` if
+/// there is no such message.
 pub(super) fn cancel(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
-    (message, endpoint): (&MessageRef, Option<&EndpointRef>),
+    message: &MessageRef,
+    endpoint: Option<&EndpointRef>,
 ) -> Res<Option<(u64, Vec<HookChange>)>> {
     let Some((message, application)) = message::find(s, application, message)? else {
         return Ok(None);
@@ -64,37 +66,50 @@ pub(super) fn cancel(
     let meant = match endpoint {
         None => {
             fan_out::remove(s, application, message)?;
-            Delivery::several(s, sql!("delivery_of_message"), [message])?
+            DeliveryRow::several(s, sql!("delivery_of_message"), [message])?
         }
         Some(endpoint) => match endpoint::find_of(s, application, endpoint)? {
-            Some(endpoint) => Delivery::of(s, message, endpoint)?.into_iter().collect(),
+            Some(endpoint) => DeliveryRow::of(s, message, endpoint)?.into_iter().collect(),
             None => Vec::new(),
         },
     };
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     let mut cancelled = 0;
     for delivery in meant {
-        cancelled += u64::from(give_up(s, &mut lanes, delivery)?);
+        cancelled += u64::from(cancel_delivery(s, &mut lanes, delivery)?);
     }
     Ok(Some((cancelled, lanes.finish(s)?)))
 }
 
-/// Cancels a delivery, now or when its attempt ends. False if nothing is to come anyway.
-pub(super) fn give_up(s: &mut Session<'_>, lanes: &mut Lanes, mut delivery: Delivery) -> Res<bool> {
+/// Cancels a delivery, now or when its current attempt ends. Returns false if it has ended or is
+/// cancelled already.
+pub(super) fn cancel_delivery(
+    s: &mut DbSession<'_>,
+    lanes: &mut EndpointLanes,
+    mut delivery: DeliveryRow,
+) -> Res<bool> {
     match delivery.state {
-        State::Waiting => delivery.end(State::Cancelled),
-        State::Leased if !delivery.cancelled => delivery.cancelled = true,
-        State::Leased | State::Delivered | State::Failed | State::Cancelled => return Ok(false),
+        DeliveryRowState::Waiting => delivery.end(DeliveryRowState::Cancelled),
+        DeliveryRowState::Leased if !delivery.cancelled => delivery.cancelled = true,
+        DeliveryRowState::Leased
+        | DeliveryRowState::Delivered
+        | DeliveryRowState::Failed
+        | DeliveryRowState::Cancelled => return Ok(false),
     }
     let (_, config) = lanes.get(s, delivery.endpoint)?;
     delivery.write(s, &config)?;
     Ok(true)
 }
 
-/// Gives a failed delivery its whole schedule again. False if it cannot.
-pub(super) fn recover(s: &mut Session<'_>, lanes: &mut Lanes, mut delivery: Delivery) -> Res<bool> {
-    let config = known::endpoint(s, delivery.endpoint)?;
-    if delivery.state != State::Failed
+/// Restarts the retry schedule of a failed delivery. Returns false if the delivery has not failed,
+/// its endpoint is disabled, or its payload is gone.
+pub(super) fn recover(
+    s: &mut DbSession<'_>,
+    lanes: &mut EndpointLanes,
+    mut delivery: DeliveryRow,
+) -> Res<bool> {
+    let config = cache::endpoint(s, delivery.endpoint)?;
+    if delivery.state != DeliveryRowState::Failed
         || !config.is_on()
         || !message::has_payload(s, delivery.message)?
     {
@@ -107,9 +122,9 @@ pub(super) fn recover(s: &mut Session<'_>, lanes: &mut Lanes, mut delivery: Deli
     Ok(true)
 }
 
-/// Removes the payload of a message. False if there is no such message.
+/// Removes the payload of a message. Returns false if there is no such message.
 pub(super) fn expunge_payload(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     message: &MessageRef,
 ) -> Res<bool> {
@@ -120,10 +135,11 @@ pub(super) fn expunge_payload(
     Ok(found.is_some())
 }
 
-/// Removes what an endpoint answered. False if there is no such attempt.
+/// Removes the response of an endpoint from an attempt. Returns false if there is no such attempt.
 pub(super) fn expunge_response(
-    s: &mut Session<'_>,
-    (application, message): (&ApplicationRef, &MessageRef),
+    s: &mut DbSession<'_>,
+    application: &ApplicationRef,
+    message: &MessageRef,
     attempt: AttemptId,
 ) -> Res<bool> {
     let Some((message, application)) = message::find(s, application, message)? else {

@@ -1,59 +1,59 @@
-//! Applications: tenants.
+//! Applications: the tenants of webhooks.
 
 use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{ApplicationId, ApplicationRef, HookChange, HookWhat, Timestamp, Uid};
 use wakeline_store::hook::{
-    Application, Created, Idempotency, NewApplication, Page, PageRequest, UpdateOutcome,
+    Application, Created, HookPage, Idempotency, NewApplication, PageRequest, UpdateOutcome,
 };
 
-use super::chore;
-use super::key::{self, Earlier, SHARED, Scope};
-use super::known::{self, uuid};
-use super::page::Walk;
+use super::background_task;
+use super::cache::{self, uuid};
+use super::key::{self, EarlierRequest, IdempotencyKeyScope, IdempotencyScope};
+use super::page::IndexWalk;
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-const SCOPE: (Scope, i64) = (Scope::Application, SHARED);
-/// Endpoints that one command stops.
+const SCOPE: IdempotencyKeyScope = IdempotencyKeyScope::shared(IdempotencyScope::Application);
+/// Most endpoints that one command stops.
 const STOPPED_MAX: i64 = 500;
 
-/// An application that is there, with its number.
-pub(super) fn find(s: &Session<'_>, which: &ApplicationRef) -> Res<Option<(i64, Application)>> {
+/// Looks up an application that is not deleted, with its number.
+pub(super) fn find(s: &DbSession<'_>, which: &ApplicationRef) -> Res<Option<(i64, Application)>> {
     match which {
         ApplicationRef::Id(id) => by_id(s, *id),
         ApplicationRef::Own(uid) => by_uid(s, uid),
     }
 }
 
-fn by_id(s: &Session<'_>, id: ApplicationId) -> Res<Option<(i64, Application)>> {
+fn by_id(s: &DbSession<'_>, id: ApplicationId) -> Res<Option<(i64, Application)>> {
     let mut statement = s.conn.prepare_cached(sql!("application_by_id"))?;
     let mut rows = statement.query([id.0.into_bytes()])?;
     rows.next()?.map(decode).transpose()
 }
 
-fn by_uid(s: &Session<'_>, uid: &Uid) -> Res<Option<(i64, Application)>> {
+fn by_uid(s: &DbSession<'_>, uid: &Uid) -> Res<Option<(i64, Application)>> {
     let mut statement = s.conn.prepare_cached(sql!("application_by_uid"))?;
     let mut rows = statement.query([uid.as_str()])?;
     rows.next()?.map(decode).transpose()
 }
 
-/// Makes an application.
+/// Creates an application.
 pub(super) fn create(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     new: &NewApplication,
     idempotency: Option<&Idempotency>,
 ) -> Res<Created<Application>> {
     match key::look(s, SCOPE, idempotency)? {
-        Earlier::Other => return Ok(Created::KeyReused),
-        Earlier::Made(id) => {
+        EarlierRequest::Other => return Ok(Created::KeyReused),
+        EarlierRequest::Made(id) => {
             let id: ApplicationId = id.parse().map_err(corrupt("idempotency key", &id))?;
             if let Some((_, made)) = by_id(s, id)? {
                 return Ok(Created::Repeated(made));
             }
         }
-        Earlier::Nothing => {}
+        EarlierRequest::Nothing => {}
     }
     if let Some((_, same)) = by_id(s, new.id)? {
         return Ok(Created::Repeated(same));
@@ -67,8 +67,9 @@ pub(super) fn create(
     Ok(Created::New(made))
 }
 
-/// The application of that id or own id; made if there is none.
-pub(super) fn ensure(s: &Session<'_>, new: &NewApplication) -> Res<(i64, ApplicationId)> {
+/// Returns the application with the id, or the id chosen by its user. It is created if it does not
+/// exist.
+pub(super) fn ensure(s: &DbSession<'_>, new: &NewApplication) -> Res<(i64, ApplicationId)> {
     let same = match &new.uid {
         Some(uid) => by_uid(s, uid)?,
         None => None,
@@ -79,7 +80,7 @@ pub(super) fn ensure(s: &Session<'_>, new: &NewApplication) -> Res<(i64, Applica
     }
 }
 
-fn add(s: &Session<'_>, new: &NewApplication) -> Res<i64> {
+fn add(s: &DbSession<'_>, new: &NewApplication) -> Res<i64> {
     s.conn.prepare_cached(sql!("application_add"))?.execute((
         new.id.0.into_bytes(),
         new.uid.as_ref().map(Uid::as_str),
@@ -91,9 +92,9 @@ fn add(s: &Session<'_>, new: &NewApplication) -> Res<i64> {
     Ok(s.conn.last_insert_rowid())
 }
 
-/// Replaces name, uid, limit and metadata.
+/// Replaces name, uid, rate limit and metadata.
 pub(super) fn update(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     which: &ApplicationRef,
     new: &NewApplication,
     expected: Option<Timestamp>,
@@ -120,25 +121,28 @@ pub(super) fn update(
     Ok(UpdateOutcome::Updated(updated))
 }
 
-/// Removes an application, with its endpoints, for everybody who asks.
-pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, Vec<HookChange>)> {
-    let Some((no, _)) = known::application(s, which)? else { return Ok((false, Vec::new())) };
-    // What waits for its endpoints stays as it is until chores remove it: there may be much.
-    // Requests that it made are forgotten when their time is over.
+/// Marks an application and its endpoints as deleted, so that no request finds them.
+pub(super) fn delete(
+    s: &mut DbSession<'_>,
+    which: &ApplicationRef,
+) -> Res<(bool, Vec<HookChange>)> {
+    let Some((no, _)) = cache::application(s, which)? else { return Ok((false, Vec::new())) };
+    // Waiting deliveries stay unchanged until background work removes them, because there may be
+    // very many. Idempotency keys of its requests are removed when they expire.
     s.conn.prepare_cached(sql!("application_delete"))?.execute((no, s.now.0))?;
     stop_some(s, no)?;
     s.conn.prepare_cached(sql!("job_forget"))?.execute([no])?;
     s.conn.prepare_cached(sql!("fan_out_forget"))?.execute([no])?;
-    chore::forget_if_empty(s, no)?;
+    background_task::forget_if_empty(s, no)?;
     s.cache.clear();
-    let changes = vec![HookChange::now(HookWhat::Chores)];
+    let changes = vec![HookChange::now(HookWhat::Background)];
     s.hint_hook(&changes);
     Ok((true, changes))
 }
 
-/// Stops some endpoints of a deleted application, in order: nobody sends to them any more. True if
-/// there are more.
-pub(super) fn stop_some(s: &mut Session<'_>, no: i64) -> Res<bool> {
+/// Stops some endpoints of a deleted application, in order, so that no more deliveries to them are
+/// claimed. Returns whether there are more.
+pub(super) fn stop_some(s: &mut DbSession<'_>, no: i64) -> Res<bool> {
     let after: Option<Vec<u8>> =
         s.conn.prepare_cached(sql!("application_stopping"))?.query_row([no], |row| row.get(0))?;
     let Some(after) = after else { return Ok(false) };
@@ -158,21 +162,21 @@ pub(super) fn stop_some(s: &mut Session<'_>, no: i64) -> Res<bool> {
     Ok(last.is_some())
 }
 
-/// Stops some endpoints of deleted applications. True if there are more.
-pub(super) fn stop_any(s: &mut Session<'_>) -> Res<bool> {
-    match known::number(s, sql!("chore_deleted"), [])? {
+/// Stops some endpoints of deleted applications. Returns whether there are more.
+pub(super) fn stop_any(s: &mut DbSession<'_>) -> Res<bool> {
+    match cache::number(s, sql!("background_deleted"), [])? {
         Some(no) => stop_some(s, no),
         None => Ok(false),
     }
 }
 
-/// Applications by age.
+/// Lists applications by age.
 pub(super) fn list(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     page: &PageRequest<ApplicationId>,
     reserved: &str,
-) -> Res<Page<Application>> {
-    let walk = Walk::ids(page, |id| id.0);
+) -> Res<HookPage<Application>> {
+    let walk = IndexWalk::ids(page, |id| id.0);
     let sql = walk.pick(sql!("application_list_up"), sql!("application_list_down"));
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((&walk.bound, reserved, walk.rows))?;

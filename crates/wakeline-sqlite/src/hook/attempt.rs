@@ -7,19 +7,27 @@ use rusqlite::Row;
 use wakeline_core::{AttemptId, EndpointId, HookMessageId, Timestamp};
 use wakeline_store::hook::{Attempt, AttemptOutcome, AttemptRecord, DeliveryVerdict, Trigger};
 
-use super::delivery::{Delivery, Lease};
-use super::known::{Config, number, uuid};
+use super::cache::{EndpointConfig, number, uuid};
+use super::delivery::{DeliveryLease, DeliveryRow};
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// An attempt that somebody said the end of.
+/// An attempt that has ended: its delivery, its lease, and the endpoint.
+pub(super) struct EndedAttempt<'a> {
+    pub(super) delivery: &'a DeliveryRow,
+    pub(super) lease: &'a DeliveryLease,
+    pub(super) config: &'a EndpointConfig,
+}
+
+/// Logs an attempt whose outcome was reported.
 pub(super) fn log(
-    s: &Session<'_>,
-    (delivery, lease): (&Delivery, &Lease),
-    config: &Config,
-    (record, verdict): (&AttemptRecord, DeliveryVerdict),
+    s: &DbSession<'_>,
+    attempt: &EndedAttempt<'_>,
+    record: &AttemptRecord,
+    verdict: DeliveryVerdict,
 ) -> Res<()> {
+    let EndedAttempt { delivery, lease, config } = attempt;
     let outcome = match verdict {
         DeliveryVerdict::Delivered => AttemptOutcome::Succeeded,
         DeliveryVerdict::Retry(_) | DeliveryVerdict::Failed => AttemptOutcome::Failed,
@@ -42,12 +50,9 @@ pub(super) fn log(
     Ok(())
 }
 
-/// An attempt whose lease expired.
-pub(super) fn log_unknown(
-    s: &Session<'_>,
-    (delivery, lease): (&Delivery, &Lease),
-    config: &Config,
-) -> Res<()> {
+/// Logs an attempt whose lease expired, so that its outcome is unknown.
+pub(super) fn log_unknown(s: &DbSession<'_>, attempt: &EndedAttempt<'_>) -> Res<()> {
+    let EndedAttempt { delivery, lease, config } = attempt;
     s.conn.prepare_cached(sql!("attempt_add"))?.execute((
         config.application,
         lease.key.0.into_bytes(),
@@ -66,8 +71,8 @@ pub(super) fn log_unknown(
     Ok(())
 }
 
-/// Whether an id names an attempt of an application already: one that has ended, or is under way.
-pub(super) fn is_used(s: &Session<'_>, application: i64, id: AttemptId) -> Res<bool> {
+/// Whether an id is already used by an attempt of an application that has ended or is in flight.
+pub(super) fn is_used(s: &DbSession<'_>, application: i64, id: AttemptId) -> Res<bool> {
     Ok(number(s, sql!("attempt_used"), (application, id.0.into_bytes()))?.is_some())
 }
 

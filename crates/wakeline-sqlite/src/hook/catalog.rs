@@ -1,4 +1,4 @@
-//! Applications, event types and endpoints as the seam has them.
+//! Implements the store traits for applications, event types and endpoints.
 
 use async_trait::async_trait;
 use wakeline_core::{
@@ -7,16 +7,16 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookApplications,
-    HookEndpoints, HookEventTypes, Idempotency, NewApplication, NewEndpoint, Page, PageRequest,
+    HookEndpoints, HookEventTypes, HookPage, Idempotency, NewApplication, NewEndpoint, PageRequest,
     RotateOutcome, Rotation, UpdateOutcome,
 };
 
 use super::{application, endpoint, event_type};
 use crate::SqliteStore;
-use crate::call::Work;
-use crate::session::Session;
+use crate::command::WriteCommand;
+use crate::session::DbSession;
 
-/// Space that an application, an event type or an endpoint takes, roughly.
+/// Approximate size of an application, an event type or an endpoint on disk.
 const ROW_BYTES: usize = 2_000;
 
 #[async_trait]
@@ -26,7 +26,7 @@ impl HookApplications for SqliteStore {
         application: NewApplication,
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Application>, StoreError> {
-        let work = Work::new("create_application", move |s| {
+        let work = WriteCommand::new("create_application", move |s| {
             application::create(s, &application, idempotency.as_ref())
         })
         .recorded();
@@ -38,8 +38,9 @@ impl HookApplications for SqliteStore {
         application: &ApplicationRef,
     ) -> Result<Option<Application>, StoreError> {
         let application = application.clone();
-        let work =
-            move |s: &mut Session<'_>| Ok(application::find(s, &application)?.map(|found| found.1));
+        let work = move |s: &mut DbSession<'_>| {
+            Ok(application::find(s, &application)?.map(|found| found.1))
+        };
         self.read("application", work).await
     }
 
@@ -47,7 +48,7 @@ impl HookApplications for SqliteStore {
         &self,
         page: PageRequest<ApplicationId>,
         reserved: &str,
-    ) -> Result<Page<Application>, StoreError> {
+    ) -> Result<HookPage<Application>, StoreError> {
         let reserved = reserved.to_owned();
         self.read("applications", move |s| application::list(s, &page, &reserved)).await
     }
@@ -60,7 +61,7 @@ impl HookApplications for SqliteStore {
     ) -> Result<UpdateOutcome<Application>, StoreError> {
         let which = which.clone();
         self.write(
-            Work::new("update_application", move |s| {
+            WriteCommand::new("update_application", move |s| {
                 application::update(s, &which, &application, expected)
             })
             .recorded(),
@@ -74,12 +75,13 @@ impl HookApplications for SqliteStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let application = application.clone();
         let deleted = self.write(
-            Work::new("delete_application", move |s| application::delete(s, &application))
+            WriteCommand::new("delete_application", move |s| application::delete(s, &application))
                 .recorded(),
         );
         let deleted = deleted.await?;
-        // It is gone already. What cannot be done here is done by background work.
-        let stop = || Work::new("delete_application", application::stop_any);
+        // The application is already marked as deleted. If stopping its endpoints fails here,
+        // background work does it.
+        let stop = || WriteCommand::new("delete_application", application::stop_any);
         while deleted.0 && self.write(stop()).await.unwrap_or(false) {}
         Ok(deleted)
     }
@@ -92,7 +94,7 @@ impl HookEventTypes for SqliteStore {
         event_type: EventType,
         idempotency: Option<Idempotency>,
     ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
-        let work = Work::new("create_event_type", move |s| {
+        let work = WriteCommand::new("create_event_type", move |s| {
             event_type::create(s, &event_type, idempotency.as_ref())
         })
         .recorded();
@@ -108,7 +110,7 @@ impl HookEventTypes for SqliteStore {
         &self,
         page: PageRequest<EventTypeName>,
         archived: bool,
-    ) -> Result<Page<EventType>, StoreError> {
+    ) -> Result<HookPage<EventType>, StoreError> {
         self.read("event_types", move |s| event_type::list(s, &page, archived)).await
     }
 
@@ -116,7 +118,8 @@ impl HookEventTypes for SqliteStore {
         &self,
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
-        let work = Work::new("put_event_type", move |s| event_type::put(s, &event_type)).recorded();
+        let work = WriteCommand::new("put_event_type", move |s| event_type::put(s, &event_type))
+            .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -124,8 +127,9 @@ impl HookEventTypes for SqliteStore {
         &self,
         event_type: EventType,
     ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
-        let work = Work::new("replace_event_type", move |s| event_type::replace(s, &event_type))
-            .recorded();
+        let work =
+            WriteCommand::new("replace_event_type", move |s| event_type::replace(s, &event_type))
+                .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -134,8 +138,11 @@ impl HookEventTypes for SqliteStore {
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let name = name.clone();
-        self.write(Work::new("delete_event_type", move |s| event_type::delete(s, &name)).recorded())
-            .await
+        self.write(
+            WriteCommand::new("delete_event_type", move |s| event_type::delete(s, &name))
+                .recorded(),
+        )
+        .await
     }
 }
 
@@ -148,7 +155,7 @@ impl HookEndpoints for SqliteStore {
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Endpoint>, StoreError> {
         let application = application.clone();
-        let work = Work::new("create_endpoint", move |s| {
+        let work = WriteCommand::new("create_endpoint", move |s| {
             endpoint::create(s, &application, &endpoint, idempotency.as_ref())
         })
         .recorded();
@@ -172,7 +179,7 @@ impl HookEndpoints for SqliteStore {
         &self,
         application: &ApplicationRef,
         page: PageRequest<EndpointId>,
-    ) -> Result<Option<Page<Endpoint>>, StoreError> {
+    ) -> Result<Option<HookPage<Endpoint>>, StoreError> {
         let application = application.clone();
         self.read("endpoints", move |s| endpoint::list(s, &application, &page)).await
     }
@@ -185,8 +192,8 @@ impl HookEndpoints for SqliteStore {
     ) -> Result<(UpdateOutcome<Endpoint>, Vec<HookChange>), StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
         self.write(
-            Work::new("update_endpoint", move |s| {
-                endpoint::update(s, (&application, &endpoint), &update)
+            WriteCommand::new("update_endpoint", move |s| {
+                endpoint::update(s, &application, &endpoint, &update)
             })
             .recorded(),
         )
@@ -200,8 +207,10 @@ impl HookEndpoints for SqliteStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
         self.write(
-            Work::new("delete_endpoint", move |s| endpoint::delete(s, &application, &endpoint))
-                .recorded(),
+            WriteCommand::new("delete_endpoint", move |s| {
+                endpoint::delete(s, &application, &endpoint)
+            })
+            .recorded(),
         )
         .await
     }
@@ -223,8 +232,8 @@ impl HookEndpoints for SqliteStore {
     ) -> Result<RotateOutcome, StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
         self.write(
-            Work::new("rotate_secret", move |s| {
-                endpoint::rotate(s, (&application, &endpoint), &rotation)
+            WriteCommand::new("rotate_secret", move |s| {
+                endpoint::rotate(s, &application, &endpoint, &rotation)
             })
             .recorded(),
         )

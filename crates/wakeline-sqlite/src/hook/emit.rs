@@ -1,45 +1,48 @@
-//! Stores messages, each with a delivery for every endpoint that wants it, in one commit. Those of
-//! a message for very many endpoints are made later: see [`super::fan_out`].
+//! Stores messages, each with a delivery for every endpoint that receives it, in one commit. The
+//! deliveries of a message for very many endpoints are created later: see [`super::fan_out`].
 //!
 //! # Invariants
-//! * An endpoint that cannot be read costs nobody a message: its delivery waits until it can be,
-//!   and claims tell of it (trap 46).
+//! * A corrupt endpoint loses no message: its delivery is stored and waits until the endpoint is
+//!   repaired, and claims report the corrupt row.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use wakeline_core::{ApplicationId, Channel, HookChange, HookMessageId, HookWhat};
 use wakeline_store::hook::{
-    DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
+    DeliveryRequest, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
 };
 
-use super::claim::{self, Books};
-use super::delivery::{Class, Delivery};
-use super::key::{self, Earlier, Scope};
-use super::known::{self, Config, number, to_json};
-use super::slots::Slots;
+use super::cache::{self, EndpointConfig, number, to_json};
+use super::claim::{self, HookClaimState};
+use super::delivery::{DeliveryClass, DeliveryRow};
+use super::key::{self, EarlierRequest, IdempotencyKeyScope, IdempotencyScope};
 use super::{application, endpoint, event_type, fan_out, message, sql};
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Stores a message. Asks that come along get deliveries of endpoints for which nothing else
-/// waits.
-pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) -> Res<EmitReply> {
+/// Stores a message. Piggybacked requests are leased deliveries for endpoints that have no other
+/// waiting deliveries.
+pub(super) fn emit(
+    s: &mut DbSession<'_>,
+    new: &NewMessage,
+    requests: &[DeliveryRequest],
+) -> Res<EmitReply> {
     let Some(owner) = owner(s, new)? else { return Ok(refused(EmitOutcome::NoApplication)) };
     if let Some(outcome) = refusal(s, owner.0, new)? {
         return Ok(refused(outcome));
     }
     let first_expiry = number(s, sql!("payload_first"), [])?;
     let no = message::add(s, owner.0, new)?;
-    key::remember(s, (Scope::Message, owner.0), new.idempotency.as_ref(), &new.id.to_string())?;
+    let scope = IdempotencyKeyScope::new(IdempotencyScope::Message, owner.0);
+    key::remember(s, scope, new.idempotency.as_ref(), &new.id.to_string())?;
     let message = FanOutMessage { no, channels: &new.channels, only: new.only.is_some() };
     let named = named(s, owner.0, new)?;
-    let mut slots = Slots::new(asks);
+    let mut state = HookClaimState::new(requests);
     let (deliveries, mut changes) = match fan_out::at_once(s, owner.0, &named, &message)? {
         Some(receivers) => {
-            let mut books = Books::default();
-            books.messages.know(s, no, new);
-            deliver(s, (&mut books, &mut slots), receivers, &message)?
+            state.messages.insert(s, no, new);
+            deliver(s, &mut state, receivers, &message)?
         }
         None => {
             let later = u32::try_from(named.len()).unwrap_or(u32::MAX);
@@ -48,22 +51,22 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     };
     let expires_at = s.now.plus(new.retention).0;
     if first_expiry.is_none_or(|first| expires_at < first) {
-        let chores = HookChange { what: HookWhat::Chores, due_in: new.retention };
-        s.hint_hook(std::slice::from_ref(&chores));
-        changes.push(chores);
+        let background = HookChange { what: HookWhat::Background, due_in: new.retention };
+        s.hint_hook(std::slice::from_ref(&background));
+        changes.push(background);
     }
-    let leased = slots.groups().into_iter().enumerate().filter(|(_, got)| !got.is_empty());
+    let leased = state.slots.groups().into_iter().enumerate().filter(|(_, got)| !got.is_empty());
     let outcome = EmitOutcome::Stored(stored(s, owner.1, new), deliveries);
     Ok(EmitReply { outcome, leased: leased.collect(), changes })
 }
 
-/// Whether a message fits its event type, as found out before the write that stores it: a check
-/// may take long, and must not keep other writes waiting.
+/// The result of checking a message against its event type before the write that stores it. The
+/// check can take long, and must not delay other writes.
 #[derive(Debug, Clone)]
 pub(crate) struct EmitCheck {
-    /// What it was checked against.
+    /// The schemas that it was checked against.
     schemas: Option<Bytes>,
-    /// Why it does not fit.
+    /// Why the message is refused, or `None` if it is valid.
     refusal: Option<String>,
 }
 
@@ -76,16 +79,16 @@ impl EmitCheck {
     }
 }
 
-/// The schemas that a message must fit.
-pub(super) fn enforced(s: &Session<'_>, message: &NewMessage) -> Res<Option<Bytes>> {
+/// The schemas against which a message is checked, if its event type enforces them.
+pub(super) fn enforced(s: &DbSession<'_>, message: &NewMessage) -> Res<Option<Bytes>> {
     let found = event_type::find(s, &message.event_type)?.filter(|found| found.enforced);
     Ok(found.and_then(|found| found.schemas))
 }
 
-/// Stores a message along with another write, unless it does not fit its event type. It is checked
-/// again only if the event type has changed since.
-pub(super) fn along(
-    s: &mut Session<'_>,
+/// Stores a message in the commit of another command, unless it is invalid for its event type. It
+/// is checked again only if the event type has changed since the check.
+pub(super) fn emit_checked(
+    s: &mut DbSession<'_>,
     new: &NewMessage,
     check: Option<EmitCheck>,
 ) -> Res<EmitReply> {
@@ -102,27 +105,29 @@ fn refused(outcome: EmitOutcome) -> EmitReply {
     EmitReply { outcome, leased: Vec::new(), changes: Vec::new() }
 }
 
-/// The application that there is, or the one that is made.
-fn owner(s: &mut Session<'_>, new: &NewMessage) -> Res<Option<(i64, ApplicationId)>> {
-    if let Some(found) = known::application(s, &new.application)? {
+/// The application of a message. It is created if the message says so.
+fn owner(s: &mut DbSession<'_>, new: &NewMessage) -> Res<Option<(i64, ApplicationId)>> {
+    if let Some(found) = cache::application(s, &new.application)? {
         return Ok(Some(found));
     }
     let made = new.create_application.as_ref();
     made.map(|application| application::ensure(s, application)).transpose()
 }
 
-/// Why a message is not stored: it is there already, or what it names is.
-fn refusal(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<Option<EmitOutcome>> {
+/// Why a message is not stored: it, or another message with its event id or idempotency key,
+/// exists.
+fn refusal(s: &DbSession<'_>, application: i64, new: &NewMessage) -> Res<Option<EmitOutcome>> {
     let repeated = |no| Ok(Some(EmitOutcome::Repeated(message::read(s, no, false)?)));
-    match key::look(s, (Scope::Message, application), new.idempotency.as_ref())? {
-        Earlier::Other => return Ok(Some(EmitOutcome::KeyReused)),
-        Earlier::Made(id) => {
+    let scope = IdempotencyKeyScope::new(IdempotencyScope::Message, application);
+    match key::look(s, scope, new.idempotency.as_ref())? {
+        EarlierRequest::Other => return Ok(Some(EmitOutcome::KeyReused)),
+        EarlierRequest::Made(id) => {
             let id: HookMessageId = id.parse().map_err(corrupt("idempotency key", &id))?;
             if let Some(no) = message::by_id(s, application, id)? {
                 return repeated(no);
             }
         }
-        Earlier::Nothing => {}
+        EarlierRequest::Nothing => {}
     }
     if let Some(no) = message::by_id(s, application, new.id)? {
         return repeated(no);
@@ -134,56 +139,59 @@ fn refusal(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<Option<Em
     }
 }
 
-/// A stored message, as far as its deliveries need it.
+/// The part of a stored message that creating its deliveries needs.
 pub(super) struct FanOutMessage<'a> {
     pub(super) no: i64,
     pub(super) channels: &'a [Channel],
-    /// It is for one endpoint, whatever that one wants.
+    /// Whether the message is for one endpoint only, regardless of that endpoint's filters.
     pub(super) only: bool,
 }
 
-/// The endpoints that may get a message.
+/// The endpoints that receive a message.
 #[derive(Default)]
 pub(super) struct Receivers {
-    /// Those that get it, in order of their ids.
-    readable: Vec<Arc<Config>>,
-    /// Those that cannot be read.
-    unread: Vec<i64>,
+    /// The endpoints that receive it, ordered by id.
+    readable: Vec<Arc<EndpointConfig>>,
+    /// The endpoints with corrupt rows.
+    corrupt_endpoints: Vec<i64>,
 }
 
 impl Receivers {
-    /// Whether one of them is in strict order, or may be.
+    /// Whether one of the endpoints is in strict order, or may be.
     pub(super) fn may_be_in_order(&self) -> bool {
-        let strict = |config: &Arc<Config>| config.options().fifo.is_some();
-        !self.unread.is_empty() || self.readable.iter().any(strict)
+        let strict = |config: &Arc<EndpointConfig>| config.options().fifo.is_some();
+        !self.corrupt_endpoints.is_empty() || self.readable.iter().any(strict)
     }
 }
 
-/// The endpoints whose patterns match a message, or the one that it is for.
-fn named(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Arc<[i64]>> {
+/// The endpoints whose patterns match a message, or the only one that it is for.
+fn named(s: &mut DbSession<'_>, application: i64, new: &NewMessage) -> Res<Arc<[i64]>> {
     match new.only {
         Some(only) => {
             let found = endpoint::any(s, only)?.filter(|(_, owner)| *owner == application);
             Ok(found.into_iter().map(|(no, _)| no).collect())
         }
-        None => known::matching(s, application, &new.event_type),
+        None => cache::matching(s, application, &new.event_type),
     }
 }
 
-/// Those of some endpoints that get a message.
+/// Selects the endpoints that receive a message.
 pub(super) fn receivers(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     named: &[i64],
     message: &FanOutMessage<'_>,
 ) -> Res<Receivers> {
-    let gets = |config: &Config| match message.only {
-        true => !config.deleted,
-        false => config.is_on() && config.hears(message.channels),
+    let gets = |config: &EndpointConfig| {
+        if message.only {
+            !config.deleted
+        } else {
+            config.is_on() && config.matches_channels(message.channels)
+        }
     };
     let mut receivers = Receivers::default();
     for no in named.iter() {
-        match known::endpoint(s, *no) {
-            Err(fault) if fault.is_of_a_row() => receivers.unread.push(*no),
+        match cache::endpoint(s, *no) {
+            Err(fault) if fault.is_of_a_row() => receivers.corrupt_endpoints.push(*no),
             config => receivers.readable.extend(Some(config?).filter(|config| gets(config))),
         }
     }
@@ -191,53 +199,53 @@ pub(super) fn receivers(
     Ok(receivers)
 }
 
-/// Makes the deliveries of a message, and leases some of them. Returns how many there are.
+/// Creates the deliveries of a message, and leases some of them to requests. Returns their number.
 pub(super) fn deliver(
-    s: &mut Session<'_>,
-    (books, slots): (&mut Books, &mut Slots),
+    s: &mut DbSession<'_>,
+    state: &mut HookClaimState,
     receivers: Receivers,
     message: &FanOutMessage<'_>,
 ) -> Res<(u32, Vec<HookChange>)> {
-    let Receivers { readable, mut unread } = receivers;
+    let Receivers { readable, mut corrupt_endpoints } = receivers;
     let mut deliveries = 0;
     for config in &readable {
-        match books.lanes.get(s, config.no).map(drop) {
-            Err(fault) if fault.is_of_a_row() => unread.push(config.no),
+        match state.lanes.get(s, config.no).map(drop) {
+            Err(fault) if fault.is_of_a_row() => corrupt_endpoints.push(config.no),
             other => {
                 other?;
-                let delivery = Delivery::new(s, config, message.no, Class::Fresh);
-                claim::give_new(s, books, (delivery, config), slots)?;
+                let delivery = DeliveryRow::new(s, config, message.no, DeliveryClass::Fresh);
+                claim::add_delivery(s, state, delivery, config)?;
                 deliveries += 1;
             }
         }
     }
-    let mut changes = std::mem::take(&mut books.lanes).finish(s)?;
-    for endpoint in unread {
-        deliveries += u32::from(for_unread(s, endpoint, message, &mut changes)?);
+    let mut changes = std::mem::take(&mut state.lanes).finish(s)?;
+    for endpoint in corrupt_endpoints {
+        deliveries += u32::from(add_for_corrupt_endpoint(s, endpoint, message, &mut changes)?);
     }
     Ok((deliveries, changes))
 }
 
-/// Makes the delivery of an endpoint that cannot be read, and leads claims to it. False if it
-/// would not get the message.
-fn for_unread(
-    s: &mut Session<'_>,
+/// Creates the delivery for a corrupt endpoint, and makes the endpoint due so that claims report
+/// it. Returns false if its readable columns show that it does not receive the message.
+fn add_for_corrupt_endpoint(
+    s: &mut DbSession<'_>,
     endpoint: i64,
     message: &FanOutMessage<'_>,
     changes: &mut Vec<HookChange>,
 ) -> Res<bool> {
     let params = (endpoint, message.no, s.now.0, to_json(message.channels), message.only);
-    if s.conn.prepare_cached(sql!("delivery_add_unread"))?.execute(params)? == 0 {
+    if s.conn.prepare_cached(sql!("delivery_add_corrupt"))?.execute(params)? == 0 {
         return Ok(false);
     }
-    s.conn.prepare_cached(sql!("lane_due_unread"))?.execute((endpoint, s.now.0))?;
+    s.conn.prepare_cached(sql!("lane_due_corrupt"))?.execute((endpoint, s.now.0))?;
     let change = HookChange::now(HookWhat::Push);
     s.hint_hook(std::slice::from_ref(&change));
     changes.push(change);
     Ok(true)
 }
 
-fn stored(s: &Session<'_>, application: ApplicationId, new: &NewMessage) -> StoredMessage {
+fn stored(s: &DbSession<'_>, application: ApplicationId, new: &NewMessage) -> StoredMessage {
     StoredMessage {
         id: new.id,
         application,
@@ -255,7 +263,7 @@ mod tests {
     use wakeline_store::hook::EventType;
 
     use super::*;
-    use crate::call::Work;
+    use crate::command::WriteCommand;
     use crate::hook::emit_all;
     use crate::{SqliteOptions, SqliteStore};
 
@@ -291,7 +299,7 @@ mod tests {
             only: None,
             idempotency: None,
         };
-        let work = Work::new("test", move |s| {
+        let work = WriteCommand::new("test", move |s| {
             let (text, object) = (r#"{"1":{"type":"string"}}"#, r#"{"1":{"type":"object"}}"#);
             let check = EmitCheck {
                 schemas: Some(Bytes::from_static(text.as_bytes())),

@@ -1,4 +1,4 @@
-//! Endpoints: where the messages of an application go.
+//! Endpoints: the destinations of an application's messages.
 
 use bytes::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
@@ -7,36 +7,37 @@ use wakeline_core::{
     Timestamp, Uid,
 };
 use wakeline_store::hook::{
-    Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, Idempotency, NewEndpoint,
-    Page, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
+    Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, HookPage, Idempotency,
+    NewEndpoint, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
 };
 
-use super::key::{self, Earlier, Scope};
-use super::known::{self, json, number, reason, reason_text, to_json, uuid};
-use super::lane::Lanes;
-use super::page::Walk;
+use super::cache::{self, json, number, reason, reason_text, to_json, uuid};
+use super::key::{self, EarlierRequest, IdempotencyKeyScope, IdempotencyScope};
+use super::lane::EndpointLanes;
+use super::page::IndexWalk;
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Deliveries that are cancelled together with an endpoint; the rest goes by background work.
+/// Most deliveries that are cancelled in the commit that deletes their endpoint. Background work
+/// cancels the rest.
 const CANCELLED_MAX: i64 = 500;
 
-/// The number of an endpoint that is there.
+/// Looks up the number of an endpoint that is not deleted.
 pub(super) fn find(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     endpoint: &EndpointRef,
 ) -> Res<Option<i64>> {
-    match known::application(s, application)? {
+    match cache::application(s, application)? {
         Some((application, _)) => find_of(s, application, endpoint),
         None => Ok(None),
     }
 }
 
-/// The same, of an application that was found.
+/// Like [`find`], for an application that was already looked up.
 pub(super) fn find_of(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     application: i64,
     endpoint: &EndpointRef,
 ) -> Res<Option<i64>> {
@@ -46,41 +47,41 @@ pub(super) fn find_of(
     }
 }
 
-/// The numbers of an endpoint, deleted or not, and of its application.
-pub(super) fn any(s: &Session<'_>, id: EndpointId) -> Res<Option<(i64, i64)>> {
+/// Looks up the numbers of an endpoint, deleted or not, and of its application.
+pub(super) fn any(s: &DbSession<'_>, id: EndpointId) -> Res<Option<(i64, i64)>> {
     let mut statement = s.conn.prepare_cached(sql!("endpoint_any"))?;
     let row = statement.query_row([id.0.into_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
     Ok(row.optional()?)
 }
 
-/// An endpoint as it is now.
-pub(super) fn detail(s: &Session<'_>, no: i64) -> Res<Endpoint> {
+/// Reads an endpoint.
+pub(super) fn detail(s: &DbSession<'_>, no: i64) -> Res<Endpoint> {
     let mut statement = s.conn.prepare_cached(sql!("endpoint_read"))?;
     let mut rows = statement.query([no])?;
     let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("its row is missing"))?;
     decode(s, no, row)
 }
 
-/// Makes an endpoint.
+/// Creates an endpoint.
 pub(super) fn create(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     new: &NewEndpoint,
     idempotency: Option<&Idempotency>,
 ) -> Res<Created<Endpoint>> {
-    let Some((application, _)) = known::application(s, application)? else {
+    let Some((application, _)) = cache::application(s, application)? else {
         return Ok(Created::NoApplication);
     };
-    let scope = (Scope::Endpoint, application);
+    let scope = IdempotencyKeyScope::new(IdempotencyScope::Endpoint, application);
     match key::look(s, scope, idempotency)? {
-        Earlier::Other => return Ok(Created::KeyReused),
-        Earlier::Made(id) => {
+        EarlierRequest::Other => return Ok(Created::KeyReused),
+        EarlierRequest::Made(id) => {
             let id: EndpointId = id.parse().map_err(corrupt("idempotency key", &id))?;
             if let Some(no) = find_of(s, application, &EndpointRef::Id(id))? {
                 return Ok(Created::Repeated(detail(s, no)?));
             }
         }
-        Earlier::Nothing => {}
+        EarlierRequest::Nothing => {}
     }
     if let Some(no) = find_of(s, application, &EndpointRef::Id(new.id))? {
         return Ok(Created::Repeated(detail(s, no)?));
@@ -93,12 +94,12 @@ pub(super) fn create(
     Ok(Created::New(detail(s, no)?))
 }
 
-/// The endpoint that has an own id.
-fn holder(s: &Session<'_>, application: i64, uid: Option<&Uid>) -> Res<Option<i64>> {
+/// The endpoint that has an id chosen by its user.
+fn holder(s: &DbSession<'_>, application: i64, uid: Option<&Uid>) -> Res<Option<i64>> {
     uid.map_or(Ok(None), |uid| find_of(s, application, &EndpointRef::Own(uid.clone())))
 }
 
-fn add(s: &mut Session<'_>, application: i64, new: &NewEndpoint) -> Res<i64> {
+fn add(s: &mut DbSession<'_>, application: i64, new: &NewEndpoint) -> Res<i64> {
     s.conn.prepare_cached(sql!("endpoint_add"))?.execute((
         application,
         new.id.0.into_bytes(),
@@ -116,7 +117,8 @@ fn add(s: &mut Session<'_>, application: i64, new: &NewEndpoint) -> Res<i64> {
     let no = s.conn.last_insert_rowid();
     s.conn.prepare_cached(sql!("lane_add"))?.execute((no, new.options.pull))?;
     s.conn.prepare_cached(sql!("secret_add"))?.execute((no, &new.secret[..]))?;
-    write_filters(s, (application, no), &[], &patterns(&new.event_types))?;
+    let change = FilterChange { old: Vec::new(), new: patterns(&new.event_types) };
+    write_filters(s, application, no, &change)?;
     Ok(no)
 }
 
@@ -125,12 +127,19 @@ fn patterns(event_types: &[EventPattern]) -> Vec<EventPattern> {
     if event_types.is_empty() { vec![EventPattern::all()] } else { event_types.to_vec() }
 }
 
+/// The patterns of an endpoint before and after a change of it.
+struct FilterChange {
+    old: Vec<EventPattern>,
+    new: Vec<EventPattern>,
+}
+
 fn write_filters(
-    s: &mut Session<'_>,
-    (application, endpoint): (i64, i64),
-    old: &[EventPattern],
-    new: &[EventPattern],
+    s: &mut DbSession<'_>,
+    application: i64,
+    endpoint: i64,
+    change: &FilterChange,
 ) -> Res<()> {
+    let FilterChange { old, new } = change;
     let mut remove = s.conn.prepare_cached(sql!("filter_remove"))?;
     for pattern in old.iter().filter(|pattern| !new.contains(pattern)) {
         remove.execute((application, pattern.as_str(), endpoint))?;
@@ -143,10 +152,11 @@ fn write_filters(
     Ok(())
 }
 
-/// Changes an endpoint.
+/// Updates an endpoint.
 pub(super) fn update(
-    s: &mut Session<'_>,
-    (application, endpoint): (&ApplicationRef, &EndpointRef),
+    s: &mut DbSession<'_>,
+    application: &ApplicationRef,
+    endpoint: &EndpointRef,
     update: &EndpointUpdate,
 ) -> Res<(UpdateOutcome<Endpoint>, Vec<HookChange>)> {
     let Some(no) = find(s, application, endpoint)? else {
@@ -156,25 +166,26 @@ pub(super) fn update(
     if update.expected_version.is_some_and(|expected| expected != old.version) {
         return Ok((UpdateOutcome::Stale, Vec::new()));
     }
-    let owner = known::endpoint(s, no)?.application;
+    let owner = cache::endpoint(s, no)?.application;
     let uid = update.uid.as_ref().and_then(Option::as_ref);
     if holder(s, owner, uid)?.is_some_and(|holder| holder != no) {
         return Ok((UpdateOutcome::Taken, Vec::new()));
     }
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     if update.disabled == Some(false) && old.disabled.is_some() {
         lanes.get(s, no)?.0.forgive();
     }
     let new = changed(old.clone(), update);
     write(s, no, &new)?;
-    write_filters(s, (owner, no), &patterns(&old.event_types), &patterns(&new.event_types))?;
+    let change = FilterChange { old: patterns(&old.event_types), new: patterns(&new.event_types) };
+    write_filters(s, owner, no, &change)?;
     s.cache.hook.forget_endpoint(no);
     let (fifo, pull) = (new.options.fifo.is_some(), new.options.pull);
     if old.options.fifo.is_some() != fifo {
         s.conn.prepare_cached(sql!("delivery_reorder"))?.execute((no, fifo.then_some(1)))?;
     }
     if old.options.pull != pull {
-        s.conn.prepare_cached(sql!("delivery_reline"))?.execute((no, pull))?;
+        s.conn.prepare_cached(sql!("delivery_mark_pulled"))?.execute((no, pull))?;
     }
     lanes.get(s, no)?;
     let changes = lanes.finish(s)?;
@@ -188,7 +199,7 @@ fn changed(mut endpoint: Endpoint, update: &EndpointUpdate) -> Endpoint {
         }
     }
     match update.disabled {
-        Some(true) => endpoint.disabled = endpoint.disabled.or(Some(DisableReason::Asked)),
+        Some(true) => endpoint.disabled = endpoint.disabled.or(Some(DisableReason::Requested)),
         Some(false) => endpoint.disabled = None,
         None => {}
     }
@@ -203,7 +214,7 @@ fn changed(mut endpoint: Endpoint, update: &EndpointUpdate) -> Endpoint {
     endpoint
 }
 
-fn write(s: &Session<'_>, no: i64, endpoint: &Endpoint) -> Res<()> {
+fn write(s: &DbSession<'_>, no: i64, endpoint: &Endpoint) -> Res<()> {
     s.conn.prepare_cached(sql!("endpoint_write"))?.execute((
         no,
         endpoint.uid.as_ref().map(Uid::as_str),
@@ -220,23 +231,21 @@ fn write(s: &Session<'_>, no: i64, endpoint: &Endpoint) -> Res<()> {
     Ok(())
 }
 
-/// Removes an endpoint. False if there is none.
+/// Deletes an endpoint. Returns whether it existed.
 pub(super) fn delete(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     endpoint: &EndpointRef,
 ) -> Res<(bool, Vec<HookChange>)> {
     let Some(no) = find(s, application, endpoint)? else { return Ok((false, Vec::new())) };
-    let changes = match remove(s, no)? {
-        true => vec![HookChange::now(HookWhat::Chores)],
-        false => Vec::new(),
-    };
+    let changes =
+        if remove(s, no)? { vec![HookChange::now(HookWhat::Background)] } else { Vec::new() };
     s.hint_hook(&changes);
     Ok((true, changes))
 }
 
-/// Cancels some of what waits for a deleted endpoint. Returns how much.
-pub(super) fn cancel_some(s: &Session<'_>, no: i64, most: i64) -> Res<i64> {
+/// Cancels some waiting deliveries of a deleted endpoint. Returns their number.
+pub(super) fn cancel_some(s: &DbSession<'_>, no: i64, most: i64) -> Res<i64> {
     let cancelled =
         s.conn.prepare_cached(sql!("delivery_cancel_waiting"))?.execute((no, s.now.0, most))?;
     let cancelled = i64::try_from(cancelled).unwrap_or(most);
@@ -244,57 +253,58 @@ pub(super) fn cancel_some(s: &Session<'_>, no: i64, most: i64) -> Res<i64> {
     Ok(cancelled)
 }
 
-/// Makes an endpoint gone, and cancels what waits for it or is under way. True if very much waits,
-/// and background work has to go on.
-fn remove(s: &mut Session<'_>, no: i64) -> Res<bool> {
-    let config = known::endpoint(s, no)?;
+/// Marks an endpoint as deleted, and cancels its open deliveries. Returns whether so many are
+/// waiting that background work has to continue.
+fn remove(s: &mut DbSession<'_>, no: i64) -> Res<bool> {
+    let config = cache::endpoint(s, no)?;
     let more = cancel_some(s, no, CANCELLED_MAX)? >= CANCELLED_MAX;
     s.conn.prepare_cached(sql!("delivery_cancel_leased"))?.execute((no, s.now.0))?;
-    let patterns = patterns(&config.event_types);
-    write_filters(s, (config.application, no), &patterns, &[])?;
+    let change = FilterChange { old: patterns(&config.event_types), new: Vec::new() };
+    write_filters(s, config.application, no, &change)?;
     s.conn.prepare_cached(sql!("endpoint_delete"))?.execute((no, s.now.0))?;
     s.cache.hook.forget_endpoint(no);
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     lanes.get(s, no)?;
     lanes.finish(s)?;
     Ok(more)
 }
 
-/// Endpoints of an application by age.
+/// Lists the endpoints of an application by age.
 pub(super) fn list(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     page: &PageRequest<EndpointId>,
-) -> Res<Option<Page<Endpoint>>> {
-    let Some((application, _)) = known::application(s, application)? else { return Ok(None) };
-    let walk = Walk::ids(page, |id| id.0);
+) -> Res<Option<HookPage<Endpoint>>> {
+    let Some((application, _)) = cache::application(s, application)? else { return Ok(None) };
+    let walk = IndexWalk::ids(page, |id| id.0);
     let sql = walk.pick(sql!("endpoint_list_up"), sql!("endpoint_list_down"));
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((application, &walk.bound, walk.rows))?;
     walk.read(&mut rows, |row| detail(s, row.get(0)?)).map(Some)
 }
 
-/// The keys that sign for an endpoint.
+/// The signing keys of an endpoint that have not expired.
 pub(super) fn secrets(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     endpoint: &EndpointRef,
 ) -> Res<Vec<EndpointSecret>> {
     let Some(no) = find(s, application, endpoint)? else { return Ok(Vec::new()) };
-    let mut secrets = known::secrets(s, no)?;
+    let mut secrets = cache::secrets(s, no)?;
     secrets.retain(|secret| secret.expires_at.is_none_or(|at| at > s.now));
     Ok(secrets)
 }
 
-/// Replaces the current key of an endpoint.
+/// Replaces the current signing key of an endpoint.
 pub(super) fn rotate(
-    s: &mut Session<'_>,
-    (application, endpoint): (&ApplicationRef, &EndpointRef),
+    s: &mut DbSession<'_>,
+    application: &ApplicationRef,
+    endpoint: &EndpointRef,
     rotation: &Rotation,
 ) -> Res<RotateOutcome> {
     let Some(no) = find(s, application, endpoint)? else { return Ok(RotateOutcome::Missing) };
     let signing = secrets(s, application, endpoint)?.len();
-    // The current one is among them, and goes on signing if it is given time.
+    // The current key is among them. It counts as an old one if it stays valid for a grace period.
     let old = if rotation.grace.is_zero() { signing.saturating_sub(1) } else { signing };
     if old > rotation.old_max as usize {
         return Ok(RotateOutcome::TooMany);
@@ -302,14 +312,14 @@ pub(super) fn rotate(
     let end = s.now.plus(rotation.grace).0;
     s.conn.prepare_cached(sql!("secret_retire"))?.execute((no, end))?;
     s.conn.prepare_cached(sql!("secret_tidy"))?.execute((no, s.now.0))?;
-    s.conn.prepare_cached(sql!("secret_add"))?.execute((no, &rotation.sealed[..]))?;
+    s.conn.prepare_cached(sql!("secret_add"))?.execute((no, &rotation.encrypted[..]))?;
     s.cache.hook.forget_endpoint(no);
     Ok(RotateOutcome::Rotated)
 }
 
 /// Columns: id, application id, uid, url, description, event_types, channels, disabled, metadata,
 /// headers, options, version, created_at, updated_at, failing_since, open_until.
-fn decode(s: &Session<'_>, no: i64, row: &Row<'_>) -> Res<Endpoint> {
+fn decode(s: &DbSession<'_>, no: i64, row: &Row<'_>) -> Res<Endpoint> {
     let uid: Option<String> = row.get(2)?;
     let disabled: Option<String> = row.get(7)?;
     let options: wakeline_core::EndpointOptions = json("endpoint", no, &row.get::<_, String>(10)?)?;

@@ -1,43 +1,43 @@
-//! Event types: shared by all applications.
+//! Event types, which all applications share.
 
 use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
-use wakeline_store::hook::{Created, EventType, Idempotency, Page, PageRequest, UpdateOutcome};
+use wakeline_store::hook::{Created, EventType, HookPage, Idempotency, PageRequest, UpdateOutcome};
 
-use super::key::{self, Earlier, SHARED, Scope};
-use super::page::Walk;
+use super::key::{self, EarlierRequest, IdempotencyKeyScope, IdempotencyScope};
+use super::page::IndexWalk;
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-const SCOPE: (Scope, i64) = (Scope::EventType, SHARED);
-/// Above every name: they are ASCII.
+const SCOPE: IdempotencyKeyScope = IdempotencyKeyScope::shared(IdempotencyScope::EventType);
+/// A string above every name, because names are ASCII.
 const HIGHEST: &str = "\u{7f}";
 
-/// An event type.
-pub(super) fn find(s: &Session<'_>, name: &EventTypeName) -> Res<Option<EventType>> {
+/// Looks up an event type.
+pub(super) fn find(s: &DbSession<'_>, name: &EventTypeName) -> Res<Option<EventType>> {
     let mut statement = s.conn.prepare_cached(sql!("event_type_read"))?;
     let mut rows = statement.query([name.as_str()])?;
     rows.next()?.map(decode).transpose()
 }
 
-/// Makes an event type.
+/// Creates an event type.
 pub(super) fn create(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     new: &EventType,
     idempotency: Option<&Idempotency>,
 ) -> Res<(Created<EventType>, Vec<HookChange>)> {
     let unchanged = |outcome| Ok((outcome, Vec::new()));
     match key::look(s, SCOPE, idempotency)? {
-        Earlier::Other => return unchanged(Created::KeyReused),
-        Earlier::Made(name) => {
+        EarlierRequest::Other => return unchanged(Created::KeyReused),
+        EarlierRequest::Made(name) => {
             let name = EventTypeName::new(&name).map_err(corrupt("idempotency key", &name))?;
             if let Some(made) = find(s, &name)? {
                 return unchanged(Created::Repeated(made));
             }
         }
-        Earlier::Nothing => {}
+        EarlierRequest::Nothing => {}
     }
     if let Some(rival) = find(s, &new.name)? {
         return unchanged(Created::Taken(rival));
@@ -47,8 +47,8 @@ pub(super) fn create(
     Ok((Created::New(made), changes))
 }
 
-/// Makes it as given, or replaces it.
-pub(super) fn put(s: &mut Session<'_>, new: &EventType) -> Res<(EventType, Vec<HookChange>)> {
+/// Creates an event type, or replaces it if it exists.
+pub(super) fn put(s: &mut DbSession<'_>, new: &EventType) -> Res<(EventType, Vec<HookChange>)> {
     s.conn.prepare_cached(sql!("event_type_put"))?.execute((
         new.name.as_str(),
         &new.description,
@@ -61,12 +61,12 @@ pub(super) fn put(s: &mut Session<'_>, new: &EventType) -> Res<(EventType, Vec<H
         s.now.0,
     ))?;
     let written = find(s, &new.name)?.expect("it was just written");
-    Ok((written, told(s)))
+    Ok((written, hint_event_types(s)))
 }
 
-/// Replaces it if it was last changed at its `updated_at`.
+/// Replaces an event type, unless it was changed after the given `updated_at`.
 pub(super) fn replace(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     new: &EventType,
 ) -> Res<(UpdateOutcome<EventType>, Vec<HookChange>)> {
     match find(s, &new.name)? {
@@ -79,26 +79,26 @@ pub(super) fn replace(
     }
 }
 
-/// Removes an event type. False if there is none.
-pub(super) fn delete(s: &mut Session<'_>, name: &EventTypeName) -> Res<(bool, Vec<HookChange>)> {
+/// Deletes an event type. Returns whether it existed.
+pub(super) fn delete(s: &mut DbSession<'_>, name: &EventTypeName) -> Res<(bool, Vec<HookChange>)> {
     let removed = s.conn.prepare_cached(sql!("event_type_delete"))?.execute([name.as_str()])? > 0;
-    Ok((removed, if removed { told(s) } else { Vec::new() }))
+    Ok((removed, if removed { hint_event_types(s) } else { Vec::new() }))
 }
 
-fn told(s: &mut Session<'_>) -> Vec<HookChange> {
+fn hint_event_types(s: &mut DbSession<'_>) -> Vec<HookChange> {
     let changes = vec![HookChange::now(HookWhat::EventTypes)];
     s.hint_hook(&changes);
     changes
 }
 
-/// Event types by name.
+/// Lists event types by name.
 pub(super) fn list(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     page: &PageRequest<EventTypeName>,
     archived: bool,
-) -> Res<Page<EventType>> {
+) -> Res<HookPage<EventType>> {
     let edge = |up: bool| if up { String::new() } else { HIGHEST.to_owned() };
-    let walk = Walk::new(page, |name| name.as_str().to_owned(), edge);
+    let walk = IndexWalk::new(page, |name| name.as_str().to_owned(), edge);
     let sql = walk.pick(sql!("event_type_list_up"), sql!("event_type_list_down"));
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((&walk.bound, archived, walk.rows))?;

@@ -1,46 +1,46 @@
-//! Deliveries that wait to be made: those of a message for very many endpoints.
+//! Pending fan-outs: the deliveries of a message for very many endpoints, which are created later.
 //!
 //! # Where it sits
-//! [`super::emit`] leaves a fan-out behind in the commit that stores the message;
-//! [`super::chore`] goes on with it, a piece at a time.
+//! [`super::emit`] records a fan-out in the commit that stores the message;
+//! [`super::background_task`] creates the deliveries in limited parts.
 //!
 //! # Invariants
-//! * One transaction makes a bounded number of deliveries: a message for up to [`FAN_OUT_SMALL`]
-//!   endpoints never waits, and the others share [`FAN_OUT_MAX`].
-//! * Messages of an application are fanned out one after another. A message for an endpoint in
-//!   strict order waits behind those that were stored before it.
-//! * Applications take turns, a piece each.
-//! * A message that cannot be read ends its fan-out, with an error in the log, and holds up no
-//!   other. It could not be sent either. Once its row is repaired, a job makes what is missing.
+//! * One transaction creates a bounded number of deliveries: a message for up to [`FAN_OUT_SMALL`]
+//!   endpoints is never deferred, and the others share [`FAN_OUT_MAX`].
+//! * The messages of an application are fanned out one after another. A message for an endpoint in
+//!   strict order waits for those that were stored before it.
+//! * Applications take turns, one part each.
+//! * A corrupt message ends its fan-out with an error in the log, so that it does not block others.
+//!   It could not be sent either. After its row is repaired, a job can create the missing
+//!   deliveries.
 
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{HookChange, HookWhat};
 use wakeline_store::hook::{FAN_OUT_MAX, FAN_OUT_SMALL};
 
-use super::claim::{self, Books};
+use super::cache::{self, number};
+use super::claim::{self, HookClaimState};
 use super::emit::{self, FanOutMessage, Receivers};
-use super::known::{self, number};
-use super::slots::Slots;
 use super::{message, sql};
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// What the writer knows of fan-outs.
+/// The writer's state of fan-outs.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct FanOuts {
-    /// Deliveries that messages for many endpoints may still get in this transaction.
+    /// How many deliveries this transaction may still create for messages with many endpoints.
     left: usize,
-    /// The application whose turn it was last.
+    /// The application whose fan-out was continued last.
     after: i64,
 }
 
 impl FanOuts {
-    /// A transaction begins.
+    /// Resets the limit at the beginning of a transaction.
     pub(crate) fn begin(&mut self) {
         self.left = FAN_OUT_MAX;
     }
 
-    /// Whether so many deliveries can be made now; then they are counted.
+    /// Whether this many deliveries can be created now. If so, they are counted.
     fn takes(&mut self, deliveries: usize) -> bool {
         if deliveries <= FAN_OUT_SMALL {
             return true;
@@ -53,8 +53,8 @@ impl FanOuts {
     }
 }
 
-/// A fan-out that waits.
-struct Waiting {
+/// A pending fan-out.
+struct PendingFanOut {
     application: i64,
     message: i64,
     only: Option<i64>,
@@ -62,9 +62,10 @@ struct Waiting {
     last: i64,
 }
 
-/// Who gets a message, if its deliveries can be made in this transaction.
+/// The endpoints that receive a message, or `None` if its deliveries cannot be created in this
+/// transaction.
 pub(super) fn at_once(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: i64,
     named: &[i64],
     message: &FanOutMessage<'_>,
@@ -78,9 +79,9 @@ pub(super) fn at_once(
     Ok((!behind).then_some(receivers))
 }
 
-/// Leaves the deliveries of a message for later.
+/// Records that the deliveries of a message are created later.
 pub(super) fn add(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: i64,
     named: &[i64],
     message: &FanOutMessage<'_>,
@@ -89,25 +90,25 @@ pub(super) fn add(
     let only = message.only.then_some(last);
     let params = (application, message.no, only, last);
     s.conn.prepare_cached(sql!("fan_out_add"))?.execute(params)?;
-    let change = HookChange::now(HookWhat::Chores);
+    let change = HookChange::now(HookWhat::Background);
     s.hint_hook(std::slice::from_ref(&change));
     Ok(change)
 }
 
-/// Forgets that deliveries of a message are still to be made.
-pub(super) fn remove(s: &Session<'_>, application: i64, message: i64) -> Res<()> {
+/// Removes the pending fan-out of a message.
+pub(super) fn remove(s: &DbSession<'_>, application: i64, message: i64) -> Res<()> {
     s.conn.prepare_cached(sql!("fan_out_remove"))?.execute((application, message))?;
     Ok(())
 }
 
-/// Goes on with the fan-out whose turn it is: looks at so many endpoints. Returns at how many, at
-/// least 1 if there was one.
-pub(super) fn go_on(s: &mut Session<'_>, most: usize) -> Res<(u64, Vec<HookChange>)> {
+/// Continues the fan-out of the next application: processes up to `most` endpoints. Returns their
+/// number, or 1 if a fan-out had none left, and the hints.
+pub(super) fn continue_next(s: &mut DbSession<'_>, most: usize) -> Res<(u64, Vec<HookChange>)> {
     let Some(waiting) = next(s)? else { return Ok((0, Vec::new())) };
     s.cache.fan_outs.after = waiting.application;
     let (event_type, channels) = match message::filtered(s, waiting.message) {
         Err(fault) if fault.is_of_a_row() => {
-            claim::tell(&fault, "message", waiting.message);
+            claim::log_skipped_row(&fault, "message", waiting.message);
             remove(s, waiting.application, waiting.message)?;
             return Ok((1, Vec::new()));
         }
@@ -117,13 +118,13 @@ pub(super) fn go_on(s: &mut Session<'_>, most: usize) -> Res<(u64, Vec<HookChang
         Some(only) => vec![only],
         None => {
             let ahead = |no: &&i64| **no > waiting.place && **no <= waiting.last;
-            let all = known::matching(s, waiting.application, &event_type)?;
+            let all = cache::matching(s, waiting.application, &event_type)?;
             all.iter().filter(ahead).take(most).copied().collect()
         }
     };
     let only = waiting.only.is_some();
     let message = FanOutMessage { no: waiting.message, channels: &channels, only };
-    let changes = piece(s, &named, &message)?;
+    let changes = create_deliveries(s, &named, &message)?;
     match named.last().filter(|_| named.len() == most && !only) {
         Some(place) => {
             let params = (waiting.application, waiting.message, *place);
@@ -134,8 +135,13 @@ pub(super) fn go_on(s: &mut Session<'_>, most: usize) -> Res<(u64, Vec<HookChang
     Ok((named.len().max(1) as u64, changes))
 }
 
-/// Makes the deliveries of some endpoints, except of those for which a job did meanwhile.
-fn piece(s: &mut Session<'_>, named: &[i64], message: &FanOutMessage<'_>) -> Res<Vec<HookChange>> {
+/// Creates the deliveries for some endpoints, except for those for which a job has created one
+/// meanwhile.
+fn create_deliveries(
+    s: &mut DbSession<'_>,
+    named: &[i64],
+    message: &FanOutMessage<'_>,
+) -> Res<Vec<HookChange>> {
     let mut without = Vec::with_capacity(named.len());
     for endpoint in named {
         if number(s, sql!("delivery_exists"), (*endpoint, message.no))?.is_none() {
@@ -143,12 +149,11 @@ fn piece(s: &mut Session<'_>, named: &[i64], message: &FanOutMessage<'_>) -> Res
         }
     }
     let receivers = emit::receivers(s, &without, message)?;
-    let (mut books, mut slots) = (Books::default(), Slots::new(&[]));
-    Ok(emit::deliver(s, (&mut books, &mut slots), receivers, message)?.1)
+    Ok(emit::deliver(s, &mut HookClaimState::default(), receivers, message)?.1)
 }
 
-/// The next fan-out in turn.
-fn next(s: &Session<'_>) -> Res<Option<Waiting>> {
+/// The first fan-out of the next application.
+fn next(s: &DbSession<'_>) -> Res<Option<PendingFanOut>> {
     let mut statement = s.conn.prepare_cached(sql!("fan_out_next"))?;
     let after = s.cache.fan_outs.after;
     let found = statement.query_row([after], decode).optional()?;
@@ -158,8 +163,8 @@ fn next(s: &Session<'_>) -> Res<Option<Waiting>> {
     }
 }
 
-fn decode(row: &Row<'_>) -> rusqlite::Result<Waiting> {
-    Ok(Waiting {
+fn decode(row: &Row<'_>) -> rusqlite::Result<PendingFanOut> {
+    Ok(PendingFanOut {
         application: row.get(0)?,
         message: row.get(1)?,
         only: row.get(2)?,

@@ -1,9 +1,9 @@
-//! Jobs: what is done to many deliveries, in pieces that survive a restart.
+//! Jobs, which change many deliveries in limited parts and survive a restart.
 //!
 //! # Invariants
-//! * A job goes through messages in the order of their commits, and stores its place with each
-//!   piece. A message's time never lies before that of an older one, so a job that begins at a time
-//!   begins at a place.
+//! * A job visits messages in the order of their commits, and stores its position with each part. A
+//!   message's time is never earlier than that of an older message, so a job that starts at a time
+//!   can start at a position.
 
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
@@ -12,31 +12,31 @@ use wakeline_core::{
     Timestamp,
 };
 use wakeline_store::hook::{
-    DeliveryFilter, DeliveryState, Job, JobKind, JobSpec, JobState, ResendOutcome,
+    DeliveryFilter, DeliveryJob, DeliveryState, JobKind, JobSpec, JobState, ResendOutcome,
 };
 
-use super::delivery::{Class, Delivery};
-use super::known::{self, json, number, to_json, uuid};
-use super::lane::Lanes;
+use super::cache::{self, json, number, to_json, uuid};
+use super::delivery::{DeliveryClass, DeliveryRow};
+use super::lane::EndpointLanes;
 use super::{admin, endpoint, message, read, sql};
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Messages that one piece goes through at most, whatever it finds.
+/// Most messages that one part reads, regardless of what it finds.
 const SCANNED_MAX: usize = 1_000;
 
-/// A job and how far it has come.
-pub(super) struct Work {
+/// A job and its progress.
+pub(super) struct JobRow {
     no: i64,
     application: i64,
-    pub(super) job: Job,
-    /// The last message that was looked at,
+    pub(super) job: DeliveryJob,
+    /// The last message that was visited.
     place: i64,
-    /// and the last endpoint of it; `None`: all.
+    /// The last endpoint of that message that was visited, or `None` if all were.
     place_endpoint: Option<Vec<u8>>,
 }
 
-/// A filter as it is stored.
+/// A delivery filter as stored in the job's row.
 #[derive(Serialize, Deserialize)]
 struct StoredFilter {
     endpoint: Option<EndpointId>,
@@ -46,7 +46,7 @@ struct StoredFilter {
     states: Vec<StoredState>,
 }
 
-/// A state as it is stored.
+/// A delivery state as stored in the job's row.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredState {
@@ -59,14 +59,14 @@ enum StoredState {
     Cancelled,
 }
 
-/// Makes a job; `None` if there is no such application.
+/// Starts a job. Returns `None` if there is no such application.
 pub(super) fn start(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     spec: &JobSpec,
-) -> Res<Option<(Job, Vec<HookChange>)>> {
-    let Some((application, _)) = known::application(s, application)? else { return Ok(None) };
-    let changes = vec![HookChange::now(HookWhat::Chores)];
+) -> Res<Option<(DeliveryJob, Vec<HookChange>)>> {
+    let Some((application, _)) = cache::application(s, application)? else { return Ok(None) };
+    let changes = vec![HookChange::now(HookWhat::Background)];
     if let Some(work) = by_id(s, spec.id)? {
         return Ok(Some((work.job, changes)));
     }
@@ -87,12 +87,12 @@ pub(super) fn start(
     Ok(Some((work.job, changes)))
 }
 
-/// The place of the last message that was stored before a time, found by halving.
-fn before(s: &Session<'_>, since: Timestamp) -> Res<i64> {
+/// The number of the last message that was stored before a time, found by binary search.
+fn before(s: &DbSession<'_>, since: Timestamp) -> Res<i64> {
     let mut low = 0;
     let mut high = number(s, sql!("message_last"), [])?.unwrap_or(0) + 1;
     let mut statement = s.conn.prepare_cached(sql!("message_at"))?;
-    // The first message that is young enough lies behind `low` and not behind `high`.
+    // The first message that is new enough has a number above `low` and at most `high`.
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         let found: Option<(i64, i64)> =
@@ -105,44 +105,44 @@ fn before(s: &Session<'_>, since: Timestamp) -> Res<i64> {
     Ok(low)
 }
 
-/// A job of any application that is there.
-pub(super) fn by_id(s: &Session<'_>, id: JobId) -> Res<Option<Work>> {
+/// Looks up a job of any application that is not deleted.
+pub(super) fn by_id(s: &DbSession<'_>, id: JobId) -> Res<Option<JobRow>> {
     let mut statement = s.conn.prepare_cached(sql!("job_by_id"))?;
     let mut rows = statement.query([id.0.into_bytes()])?;
     rows.next()?.map(decode).transpose()
 }
 
-/// The oldest job that is not done.
-pub(super) fn oldest(s: &Session<'_>) -> Res<Option<Work>> {
+/// The oldest running job.
+pub(super) fn oldest(s: &DbSession<'_>) -> Res<Option<JobRow>> {
     let mut statement = s.conn.prepare_cached(sql!("job_oldest"))?;
     let mut rows = statement.query([])?;
     rows.next()?.map(decode).transpose()
 }
 
-/// A message, and an endpoint, that a job is to look at.
-struct Ahead {
+/// A message and an endpoint that a job visits.
+struct JobTarget {
     message: i64,
     endpoint: i64,
     endpoint_id: Vec<u8>,
 }
 
-/// What lies ahead of a job, as far as one piece looks.
-struct Piece {
-    ahead: Vec<Ahead>,
-    /// The last message that was gone through, if that was not the last there is.
+/// The next deliveries that a job visits.
+struct JobStep {
+    ahead: Vec<JobTarget>,
+    /// The last message that was read, if there may be more after it.
     more_behind: Option<i64>,
 }
 
-/// Goes on with a job: looks at so many deliveries, or messages. Tells at how many.
-pub(super) fn go_on(
-    s: &mut Session<'_>,
-    mut work: Work,
+/// Runs one part of a job: visits up to `most` deliveries. Returns their number and the hints.
+pub(super) fn run_some(
+    s: &mut DbSession<'_>,
+    mut work: JobRow,
     most: usize,
 ) -> Res<(u64, Vec<HookChange>)> {
-    let Piece { mut ahead, more_behind } = look_ahead(s, &work, most)?;
+    let JobStep { mut ahead, more_behind } = look_ahead(s, &work, most)?;
     let unseen = ahead.len() > most;
     ahead.truncate(most);
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     for one in &ahead {
         work.job.changed += u64::from(change(s, &mut lanes, &work, one)?);
     }
@@ -168,36 +168,36 @@ pub(super) fn go_on(
     Ok((seen, lanes.finish(s)?))
 }
 
-/// Reads ahead until there is one more than a piece holds.
-fn look_ahead(s: &mut Session<'_>, work: &Work, most: usize) -> Res<Piece> {
+/// Reads the next deliveries, until there is one more than `most`.
+fn look_ahead(s: &mut DbSession<'_>, work: &JobRow, most: usize) -> Res<JobStep> {
     let filter = &work.job.spec.filter;
     let only = match filter.endpoint {
         Some(id) => match endpoint::any(s, id)?.filter(|(_, owner)| *owner == work.application) {
             Some((no, _)) => Some((no, id)),
-            None => return Ok(Piece { ahead: Vec::new(), more_behind: None }),
+            None => return Ok(JobStep { ahead: Vec::new(), more_behind: None }),
         },
         None => None,
     };
     let replay = work.job.spec.kind == JobKind::ReplayMissing;
     let (sql, whose) = match only {
-        None if replay => return Ok(Piece { ahead: Vec::new(), more_behind: None }),
+        None if replay => return Ok(JobStep { ahead: Vec::new(), more_behind: None }),
         Some((no, _)) if !replay => (sql!("message_ahead_of_endpoint"), no),
         _ => (sql!("message_ahead"), work.application),
     };
     let scan = SCANNED_MAX.max(most + 1);
-    // A message whose endpoints were not all looked at comes once more.
+    // A message whose endpoints were not all visited is read again.
     let from = if work.place_endpoint.is_some() { work.place } else { work.place + 1 };
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((whose, from, i64::try_from(scan).unwrap_or(i64::MAX)))?;
-    let mut piece = Piece { ahead: Vec::new(), more_behind: None };
+    let mut step = JobStep { ahead: Vec::new(), more_behind: None };
     let mut scanned = 0;
     while let Some(row) = rows.next()? {
         let (no, at): (i64, i64) = (row.get(0)?, row.get(2)?);
         if filter.until.is_some_and(|until| at >= until.0) {
-            return Ok(Piece { more_behind: None, ..piece });
+            return Ok(JobStep { more_behind: None, ..step });
         }
         scanned += 1;
-        piece.more_behind = Some(no);
+        step.more_behind = Some(no);
         let event_type: String = row.get(1)?;
         let meant = filter.event_types.iter().any(|wanted| wanted.as_str() == event_type);
         let young = filter.since.is_none_or(|since| at >= since.0);
@@ -208,25 +208,25 @@ fn look_ahead(s: &mut Session<'_>, work: &Work, most: usize) -> Res<Piece> {
             Some((endpoint, id)) => {
                 let (message, endpoint_id) = (no, id.0.into_bytes().to_vec());
                 let seen = no == work.place && work.place_endpoint.is_some();
-                piece.ahead.extend((!seen).then_some(Ahead { message, endpoint, endpoint_id }));
+                step.ahead.extend((!seen).then_some(JobTarget { message, endpoint, endpoint_id }));
             }
-            None => piece.ahead.extend(deliveries_of(s, work, no)?),
+            None => step.ahead.extend(deliveries_of(s, work, no)?),
         }
-        if piece.ahead.len() > most {
-            return Ok(piece);
+        if step.ahead.len() > most {
+            return Ok(step);
         }
     }
-    let more_behind = piece.more_behind.filter(|_| scanned == scan);
-    Ok(Piece { more_behind, ..piece })
+    let more_behind = step.more_behind.filter(|_| scanned == scan);
+    Ok(JobStep { more_behind, ..step })
 }
 
-/// The deliveries of a message, by endpoint, that the job has not looked at.
-fn deliveries_of(s: &Session<'_>, work: &Work, message: i64) -> Res<Vec<Ahead>> {
+/// The deliveries of a message that the job has not visited, ordered by endpoint id.
+fn deliveries_of(s: &DbSession<'_>, work: &JobRow, message: i64) -> Res<Vec<JobTarget>> {
     let mut statement = s.conn.prepare_cached(sql!("delivery_endpoints"))?;
     let mut rows = statement.query([message])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Ahead { message, endpoint: row.get(0)?, endpoint_id: row.get(1)? });
+        found.push(JobTarget { message, endpoint: row.get(0)?, endpoint_id: row.get(1)? });
     }
     found.sort_by(|a, b| a.endpoint_id.cmp(&b.endpoint_id));
     if let Some(last) = work.place_endpoint.as_ref().filter(|_| message == work.place) {
@@ -235,10 +235,15 @@ fn deliveries_of(s: &Session<'_>, work: &Work, message: i64) -> Res<Vec<Ahead>> 
     Ok(found)
 }
 
-/// Does what a job does to one delivery. False if it cannot.
-fn change(s: &mut Session<'_>, lanes: &mut Lanes, work: &Work, one: &Ahead) -> Res<bool> {
+/// Applies a job to one delivery. Returns whether the delivery changed.
+fn change(
+    s: &mut DbSession<'_>,
+    lanes: &mut EndpointLanes,
+    work: &JobRow,
+    one: &JobTarget,
+) -> Res<bool> {
     let spec = &work.job.spec;
-    let found = Delivery::of(s, one.message, one.endpoint)?;
+    let found = DeliveryRow::of(s, one.message, one.endpoint)?;
     if spec.kind == JobKind::ReplayMissing {
         return Ok(found.is_none() && replay(s, lanes, one)?);
     }
@@ -249,21 +254,21 @@ fn change(s: &mut Session<'_>, lanes: &mut Lanes, work: &Work, one: &Ahead) -> R
     }
     match spec.kind {
         JobKind::Recover => admin::recover(s, lanes, delivery),
-        JobKind::Resend => Ok(admin::try_again(s, lanes, delivery)? == ResendOutcome::Due),
-        JobKind::Cancel => admin::give_up(s, lanes, delivery),
+        JobKind::Resend => Ok(admin::make_due(s, lanes, delivery)? == ResendOutcome::Due),
+        JobKind::Cancel => admin::cancel_delivery(s, lanes, delivery),
         JobKind::ReplayMissing => unreachable!("done above"),
     }
 }
 
-/// Makes the delivery that an endpoint lacks, if it would get the message today.
-fn replay(s: &mut Session<'_>, lanes: &mut Lanes, one: &Ahead) -> Res<bool> {
-    let config = known::endpoint(s, one.endpoint)?;
+/// Creates the missing delivery for an endpoint, if the endpoint would receive the message now.
+fn replay(s: &mut DbSession<'_>, lanes: &mut EndpointLanes, one: &JobTarget) -> Res<bool> {
+    let config = cache::endpoint(s, one.endpoint)?;
     let (event_type, channels) = message::filtered(s, one.message)?;
     let can = config.is_on()
         && config.wants(&event_type, &channels)
         && message::has_payload(s, one.message)?;
     if can {
-        Delivery::new(s, &config, one.message, Class::FreshBehind).add(s, &config)?;
+        DeliveryRow::new(s, &config, one.message, DeliveryClass::FreshBehind).add(s, &config)?;
         lanes.get(s, one.endpoint)?;
     }
     Ok(can)
@@ -271,7 +276,7 @@ fn replay(s: &mut Session<'_>, lanes: &mut Lanes, one: &Ahead) -> Res<bool> {
 
 /// Columns: job_no, application_no, id, application id, kind, filter, place, place_endpoint, seen,
 /// changed, created_at, updated_at, finished_at.
-fn decode(row: &Row<'_>) -> Res<Work> {
+fn decode(row: &Row<'_>) -> Res<JobRow> {
     let no: i64 = row.get(0)?;
     let filter: StoredFilter = json("job", no, &row.get::<_, String>(5)?)?;
     let count = |value: i64| u64::try_from(value).map_err(corrupt("job", no));
@@ -281,7 +286,7 @@ fn decode(row: &Row<'_>) -> Res<Work> {
         kind: kind(no, &row.get::<_, String>(4)?)?,
         filter: filter.into(),
     };
-    let job = Job {
+    let job = DeliveryJob {
         spec,
         application: ApplicationId(uuid("job", row, 3)?),
         state: if finished.is_some() { JobState::Finished } else { JobState::Running },
@@ -291,7 +296,7 @@ fn decode(row: &Row<'_>) -> Res<Work> {
         updated_at: Timestamp(row.get(11)?),
     };
     let (application, place, place_endpoint) = (row.get(1)?, row.get(6)?, row.get(7)?);
-    Ok(Work { no, application, job, place, place_endpoint })
+    Ok(JobRow { no, application, job, place, place_endpoint })
 }
 
 fn kind_text(kind: JobKind) -> &'static str {

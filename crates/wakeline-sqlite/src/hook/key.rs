@@ -1,4 +1,4 @@
-//! Idempotency keys: a request that made something is remembered with it, in the same commit.
+//! Idempotency keys: what a request created is stored under its key, in the same commit.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use wakeline_store::hook::Idempotency;
 
 use super::sql;
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// How long a request is remembered.
+/// How long a key is kept.
 const REMEMBERED: Duration = Duration::from_secs(12 * 60 * 60);
-/// The number that stands for no application.
-pub(super) const SHARED: i64 = 0;
+/// The application number of keys that belong to no application.
+const SHARED: i64 = 0;
 
-/// What requests make; their keys do not meet each other.
+/// What a request creates. Keys of different scopes are independent of each other.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Scope {
+pub(super) enum IdempotencyScope {
     Application,
     EventType,
     Endpoint,
     Message,
 }
 
-impl Scope {
+impl IdempotencyScope {
     fn as_str(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -34,44 +34,62 @@ impl Scope {
     }
 }
 
-/// What is remembered of a key.
-pub(super) enum Earlier {
-    /// Nothing: the request is new.
+/// What a request creates, and the application for which it does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdempotencyKeyScope {
+    kind: IdempotencyScope,
+    application: i64,
+}
+
+impl IdempotencyKeyScope {
+    pub(super) const fn new(kind: IdempotencyScope, application: i64) -> Self {
+        Self { kind, application }
+    }
+
+    /// The scope of objects that belong to no application.
+    pub(super) const fn shared(kind: IdempotencyScope) -> Self {
+        Self::new(kind, SHARED)
+    }
+}
+
+/// What is stored under a key.
+pub(super) enum EarlierRequest {
+    /// The key is new.
     Nothing,
-    /// The same request made this.
+    /// The same request was made before, and created the object with this id.
     Made(String),
-    /// Another request had the key.
+    /// A different request used the key.
     Other,
 }
 
-/// Looks whether a request was made before.
+/// Looks up the key of a request.
 pub(super) fn look(
-    s: &Session<'_>,
-    scope: (Scope, i64),
+    s: &DbSession<'_>,
+    scope: IdempotencyKeyScope,
     idempotency: Option<&Idempotency>,
-) -> Res<Earlier> {
-    let Some(Idempotency { key, print }) = idempotency else { return Ok(Earlier::Nothing) };
+) -> Res<EarlierRequest> {
+    let Some(Idempotency { key, digest }) = idempotency else { return Ok(EarlierRequest::Nothing) };
     let mut statement = s.conn.prepare_cached(sql!("key_read"))?;
-    let params = (scope.0.as_str(), scope.1, key.as_str(), s.now.0);
+    let params = (scope.kind.as_str(), scope.application, key.as_str(), s.now.0);
     let found: Option<(Vec<u8>, String)> =
         statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     Ok(match found {
-        None => Earlier::Nothing,
-        Some((known, made)) if known == print => Earlier::Made(made),
-        Some(_) => Earlier::Other,
+        None => EarlierRequest::Nothing,
+        Some((known, made)) if known == digest => EarlierRequest::Made(made),
+        Some(_) => EarlierRequest::Other,
     })
 }
 
-/// Remembers what a request made.
+/// Stores what a request created under its key.
 pub(super) fn remember(
-    s: &Session<'_>,
-    scope: (Scope, i64),
+    s: &DbSession<'_>,
+    scope: IdempotencyKeyScope,
     idempotency: Option<&Idempotency>,
     made: &str,
 ) -> Res<()> {
-    let Some(Idempotency { key, print }) = idempotency else { return Ok(()) };
+    let Some(Idempotency { key, digest }) = idempotency else { return Ok(()) };
     let until = s.now.plus(REMEMBERED).0;
-    let params = (scope.0.as_str(), scope.1, key.as_str(), &print[..], made, until);
+    let params = (scope.kind.as_str(), scope.application, key.as_str(), &digest[..], made, until);
     s.conn.prepare_cached(sql!("key_put"))?.execute(params)?;
     Ok(())
 }

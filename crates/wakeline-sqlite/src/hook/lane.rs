@@ -1,10 +1,11 @@
-//! Lanes: when an endpoint can be served, and what holds it back.
+//! Lanes: when an endpoint can be served, and the rate limit, throttle and breaker that delay it.
 //!
 //! # Invariants
-//! * `due_at` is exact whenever it is written: the time at which its first waiting delivery can go,
-//!   if nothing but time passes; rate, throttle, breaker and the leases that must end before are in
-//!   it. Claims walk the index over it and nothing else. `fresh_at` is the same for first attempts.
-//! * What holds an endpoint back counts no attempt and changes no delivery.
+//! * `due_at` is exact whenever it is written: the time at which the first waiting delivery can be
+//!   leased, if nothing but time passes. It includes the rate limit, the throttle, the breaker, and
+//!   the leases that must end before. Claims walk only the index over it. `fresh_at` is the same
+//!   for first attempts.
+//! * Delaying an endpoint counts no attempt and changes no delivery.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{BreakerOptions, HookChange, HookWhat, Timestamp};
 use wakeline_store::hook::BreakerSample;
 
-use super::delivery::Class;
-use super::known::{self, Config, number};
+use super::cache::{self, EndpointConfig, number};
+use super::delivery::DeliveryClass;
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A lane as it stands.
+/// A lane with the columns of its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lane {
+pub(super) struct EndpointLane {
     pub(super) endpoint: i64,
     pub(super) pulled: bool,
     pub(super) due_at: Option<i64>,
@@ -38,8 +39,8 @@ pub(super) struct Lane {
     pub(super) failing_since: Option<i64>,
 }
 
-impl Lane {
-    pub(super) fn read(s: &Session<'_>, endpoint: i64) -> Res<Self> {
+impl EndpointLane {
+    pub(super) fn read(s: &DbSession<'_>, endpoint: i64) -> Res<Self> {
         let mut statement = s.conn.prepare_cached(sql!("lane_read"))?;
         let mut rows = statement.query([endpoint])?;
         let row = rows.next()?;
@@ -47,7 +48,7 @@ impl Lane {
         decode(endpoint, row)
     }
 
-    fn write(&self, s: &Session<'_>) -> Res<()> {
+    fn write(&self, s: &DbSession<'_>) -> Res<()> {
         s.conn.prepare_cached(sql!("lane_write"))?.execute((
             self.endpoint,
             self.pulled,
@@ -64,39 +65,41 @@ impl Lane {
         Ok(())
     }
 
-    /// Works out when it can be served.
-    pub(super) fn refresh(&mut self, s: &Session<'_>, config: &Config) -> Res<()> {
+    /// Computes when the endpoint can be served.
+    pub(super) fn refresh(&mut self, s: &DbSession<'_>, config: &EndpointConfig) -> Res<()> {
         (self.due_at, self.fresh_at) = (None, None);
         if !config.is_on() {
             return Ok(());
         }
         let (first, fresh) = first_waiting(s, config)?;
         let Some(first) = first else { return Ok(()) };
-        let room_at = self.room_at(s, config)?.unwrap_or(0);
-        let from = room_at.max(self.gate(config)).max(self.served_at);
+        let capacity_at = self.capacity_at(s, config)?.unwrap_or(0);
+        let from = capacity_at.max(self.gate(config)).max(self.served_at);
         self.due_at = Some(first.max(from));
         self.fresh_at = fresh.map(|fresh| fresh.max(from));
         Ok(())
     }
 
-    /// The time from which rate, throttle and breaker let an attempt through; it may have passed.
-    pub(super) fn gate(&self, config: &Config) -> i64 {
+    /// The time from which rate limit, throttle and breaker allow an attempt, possibly in the past.
+    pub(super) fn gate(&self, config: &EndpointConfig) -> i64 {
         let open = config.options().breaker.and(self.open_until).unwrap_or(0);
         let rate = match config.options().rate_per_second {
-            // With one more attempt it may be a second ahead.
+            // The rate limit allows bursts: after the next attempt, `rate_at` may be up to a second
+            // ahead.
             Some(rate) => self.rate_at - micros(SECOND - interval(rate)),
             None => 0,
         };
         self.throttled_until.max(open).max(rate)
     }
 
-    /// Whether rate, throttle or breaker hold it back now.
-    pub(super) fn is_held_back(&self, config: &Config, now: Timestamp) -> bool {
+    /// Whether rate limit, throttle or breaker forbid an attempt now.
+    pub(super) fn is_held_back(&self, config: &EndpointConfig, now: Timestamp) -> bool {
         self.gate(config) > now.0
     }
 
-    /// Most attempts under way at once. A group of an endpoint in strict order is one.
-    fn cap(&self, config: &Config) -> u32 {
+    /// The number of attempts that may be in flight at once. A group of an endpoint in strict order
+    /// counts as one.
+    fn cap(&self, config: &EndpointConfig) -> u32 {
         let options = config.options();
         let cap = match options.breaker {
             _ if options.fifo.is_some() => 1,
@@ -106,20 +109,21 @@ impl Lane {
         cap.max(1)
     }
 
-    /// When a lease ends that makes room for one more attempt; `None` if there is room.
-    fn room_at(&self, s: &Session<'_>, config: &Config) -> Res<Option<i64>> {
+    /// When a lease ends that makes capacity for one more attempt, or `None` if there is capacity
+    /// now.
+    fn capacity_at(&self, s: &DbSession<'_>, config: &EndpointConfig) -> Res<Option<i64>> {
         let cap = self.cap(config);
         if in_flight(s, self.endpoint, cap)? < cap {
             return Ok(None);
         }
         let live = in_flight(s, self.endpoint, u32::MAX)?;
-        // A group ends with its last lease.
+        // A group is in flight until its last lease ends.
         let before = if config.options().fifo.is_some() { live - 1 } else { live - cap };
         number(s, sql!("delivery_nth_end"), (self.endpoint, s.now.0, before))
     }
 
-    /// How many more attempts can be under way, if nothing else holds them back.
-    pub(super) fn room(&self, s: &Session<'_>, config: &Config) -> Res<u32> {
+    /// How many more attempts can be in flight, not considering rate limit, throttle and breaker.
+    pub(super) fn capacity(&self, s: &DbSession<'_>, config: &EndpointConfig) -> Res<u32> {
         if !config.is_on() {
             return Ok(0);
         }
@@ -127,23 +131,24 @@ impl Lane {
         Ok(cap - in_flight(s, self.endpoint, cap)?)
     }
 
-    /// An attempt begins.
-    pub(super) fn spend(&mut self, config: &Config, now: Timestamp) {
+    /// Counts an attempt that begins now.
+    pub(super) fn spend(&mut self, config: &EndpointConfig, now: Timestamp) {
         self.served_at = now.0;
         if let Some(rate) = config.options().rate_per_second {
             self.rate_at = self.rate_at.max(now.0) + micros(interval(rate));
         }
     }
 
-    /// It gets nothing for so long.
+    /// Forbids attempts for a duration.
     pub(super) fn throttle(&mut self, now: Timestamp, span: Duration) {
         self.throttled_until = self.throttled_until.max(now.plus(span).0);
     }
 
-    /// Takes in what an attempt says about the endpoint. True if it has failed for too long.
+    /// Updates breaker and failure time with the outcome of an attempt. Returns whether the
+    /// endpoint has failed for too long.
     pub(super) fn sample(
         &mut self,
-        config: &Config,
+        config: &EndpointConfig,
         now: Timestamp,
         sample: BreakerSample,
     ) -> bool {
@@ -191,8 +196,8 @@ impl Lane {
         }
     }
 
-    /// Whether its breaker is open.
-    pub(super) fn is_open(&self, config: &Config, now: Timestamp) -> bool {
+    /// Whether the breaker is open.
+    pub(super) fn is_open(&self, config: &EndpointConfig, now: Timestamp) -> bool {
         let open_until = config.options().breaker.and(self.open_until);
         open_until.is_some_and(|until| until > now.0)
     }
@@ -202,23 +207,24 @@ impl Lane {
         (self.failures, self.open_until, self.successes) = (0, None, 0);
     }
 
-    /// Whether there is nothing to write. When it was served matters only while something waits.
+    /// Whether the lane need not be written. The time at which it was last served matters only
+    /// while a delivery waits.
     fn is_like(&self, before: &Self) -> bool {
         let served_at = if self.due_at.is_some() { before.served_at } else { self.served_at };
         *before == Self { served_at: before.served_at, ..self.clone() }
             && served_at == self.served_at
     }
 
-    /// Forgets that it failed: it was switched on again.
+    /// Forgets earlier failures, after the endpoint was enabled again.
     pub(super) fn forgive(&mut self) {
         self.close();
         self.failing_since = None;
     }
 }
 
-/// Whether a new delivery of an endpoint has to wait for others: those that wait, if only for a
-/// look at their expired lease; in strict order, all that have not ended.
-pub(super) fn has_others(s: &Session<'_>, config: &Config) -> Res<bool> {
+/// Whether a new delivery of an endpoint has to wait for others: for waiting ones, including those
+/// whose expired lease was not ended yet, and in strict order for all open ones.
+pub(super) fn has_others(s: &DbSession<'_>, config: &EndpointConfig) -> Res<bool> {
     let found = match config.options().fifo {
         Some(_) => number(s, sql!("delivery_open_in_order"), [config.no])?,
         None => number(s, sql!("delivery_waits"), (config.no, s.now.0))?,
@@ -226,8 +232,8 @@ pub(super) fn has_others(s: &Session<'_>, config: &Config) -> Res<bool> {
     Ok(found.is_some())
 }
 
-/// When the first delivery that waits is due, and when the first one that is fresh.
-fn first_waiting(s: &Session<'_>, config: &Config) -> Res<(Option<i64>, Option<i64>)> {
+/// When the first waiting delivery is due, and when the first one that waits for its first attempt.
+fn first_waiting(s: &DbSession<'_>, config: &EndpointConfig) -> Res<(Option<i64>, Option<i64>)> {
     if config.options().fifo.is_some() {
         let mut statement = s.conn.prepare_cached(sql!("delivery_head"))?;
         let head = statement.query_row([config.no], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -236,12 +242,12 @@ fn first_waiting(s: &Session<'_>, config: &Config) -> Res<(Option<i64>, Option<i
     let mut statement = s.conn.prepare_cached(sql!("delivery_firsts"))?;
     let firsts: [Option<i64>; 4] = statement
         .query_row([config.no], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?;
-    let fresh = Class::ALL.into_iter().filter(|class| class.is_fresh());
+    let fresh = DeliveryClass::ALL.into_iter().filter(|class| class.is_fresh());
     let first_fresh = fresh.filter_map(|class| firsts[class as usize]).min();
     Ok((firsts.into_iter().flatten().min(), first_fresh))
 }
 
-/// What an attempt costs at a rate; at most a second.
+/// The time between two attempts at a rate, at most a second.
 fn interval(rate: u32) -> Duration {
     SECOND / rate.max(1)
 }
@@ -250,14 +256,14 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Live leases of an endpoint, counted no further than `most`.
-fn in_flight(s: &Session<'_>, endpoint: i64, most: u32) -> Res<u32> {
+/// The number of live leases of an endpoint, counted up to `most`.
+fn in_flight(s: &DbSession<'_>, endpoint: i64, most: u32) -> Res<u32> {
     let mut statement = s.conn.prepare_cached(sql!("delivery_in_flight"))?;
     Ok(statement.query_row((endpoint, s.now.0, most), |row| row.get(0))?)
 }
 
-fn decode(endpoint: i64, row: &Row<'_>) -> Res<Lane> {
-    Ok(Lane {
+fn decode(endpoint: i64, row: &Row<'_>) -> Res<EndpointLane> {
+    Ok(EndpointLane {
         endpoint,
         pulled: row.get(0)?,
         due_at: row.get(1)?,
@@ -272,50 +278,52 @@ fn decode(endpoint: i64, row: &Row<'_>) -> Res<Lane> {
     })
 }
 
-/// The lanes that a command touches: read once, written once.
+/// The lanes that a command changes. Each is read once and written once.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct EndpointLanes {
     touched: Vec<i64>,
-    lanes: HashMap<i64, Touched>,
+    lanes: HashMap<i64, ChangedEndpointLane>,
 }
 
 #[derive(Debug)]
-struct Touched {
-    before: Lane,
-    lane: Lane,
+struct ChangedEndpointLane {
+    before: EndpointLane,
+    lane: EndpointLane,
 }
 
-impl Lanes {
-    /// The lane of an endpoint, and what is known of it.
+impl EndpointLanes {
+    /// Returns the lane of an endpoint, and the endpoint's cached columns.
     pub(super) fn get(
         &mut self,
-        s: &mut Session<'_>,
+        s: &mut DbSession<'_>,
         endpoint: i64,
-    ) -> Res<(&mut Lane, Arc<Config>)> {
-        let config = known::endpoint(s, endpoint)?;
+    ) -> Res<(&mut EndpointLane, Arc<EndpointConfig>)> {
+        let config = cache::endpoint(s, endpoint)?;
         if !self.lanes.contains_key(&endpoint) {
-            let lane = Lane::read(s, endpoint)?;
+            let lane = EndpointLane::read(s, endpoint)?;
             self.touched.push(endpoint);
-            self.lanes.insert(endpoint, Touched { before: lane.clone(), lane });
+            self.lanes.insert(endpoint, ChangedEndpointLane { before: lane.clone(), lane });
         }
         let touched = self.lanes.get_mut(&endpoint).expect("it was just taken in");
         Ok((&mut touched.lane, config))
     }
 
-    /// Leaves a lane as it is in the database.
+    /// Discards the changes of a lane.
     pub(super) fn forget(&mut self, endpoint: i64) {
         self.touched.retain(|other| *other != endpoint);
         self.lanes.remove(&endpoint);
     }
 
-    /// Writes those back that have changed. Returns when they can be served, for those who wait in
-    /// this process; others are told what comes sooner than they know.
-    pub(super) fn finish(self, s: &mut Session<'_>) -> Res<Vec<HookChange>> {
-        let (mut told, mut hints) = (Vec::new(), Vec::new());
+    /// Writes the lanes that have changed. Returns hints for the waiters of this process, for all
+    /// lanes that have a due time; other processes are notified only of times that are earlier than
+    /// before.
+    pub(super) fn finish(self, s: &mut DbSession<'_>) -> Res<Vec<HookChange>> {
+        let (mut changes, mut hints) = (Vec::new(), Vec::new());
         let Self { touched, mut lanes } = self;
         for endpoint in touched {
-            let Touched { before, mut lane } = lanes.remove(&endpoint).expect("touched once");
-            let config = known::endpoint(s, endpoint)?;
+            let ChangedEndpointLane { before, mut lane } =
+                lanes.remove(&endpoint).expect("touched once");
+            let config = cache::endpoint(s, endpoint)?;
             lane.pulled = config.options().pull;
             lane.refresh(s, &config)?;
             if !lane.is_like(&before) {
@@ -326,14 +334,14 @@ impl Lanes {
             if before.due_at.is_none_or(|before| due_at < before) || before.pulled != lane.pulled {
                 hints.push(change.clone());
             }
-            told.push(change);
+            changes.push(change);
         }
         s.hint_hook(&merged(hints));
-        Ok(merged(told))
+        Ok(merged(changes))
     }
 }
 
-/// The soonest change of each kind.
+/// Merges changes: one per line, with its earliest time.
 pub(super) fn merged(changes: Vec<HookChange>) -> Vec<HookChange> {
     let mut soonest: HashMap<HookWhat, Duration> = HashMap::new();
     let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! Leases: the attempt that a delivery is held for, and how it ends by itself.
+//! Leases of deliveries: taking them, and ending expired ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use wakeline_core::{
 };
 use wakeline_store::hook::{DeliveryItem, NewMessage};
 
-use super::attempt;
-use super::delivery::{Delivery, Lease, State};
-use super::known::{Config, json, uuid};
-use super::lane::Lanes;
+use super::attempt::{self, EndedAttempt};
+use super::cache::{EndpointConfig, json, uuid};
+use super::delivery::{DeliveryLease, DeliveryRow, DeliveryRowState};
+use super::lane::EndpointLanes;
 use super::sql;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::Session;
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::DbSession;
 
-/// What is sent of a message.
+/// The content of a message that is sent to endpoints.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentContent {
     id: HookMessageId,
     event_type: EventTypeName,
     event_id: Option<EventId>,
@@ -28,14 +28,14 @@ pub(super) struct Sent {
     payload: Option<Bytes>,
 }
 
-/// The messages of a claim: those that go to several endpoints are read once.
+/// The messages of a claim, so that a message for several endpoints is read once.
 #[derive(Debug, Default)]
-pub(super) struct Messages(HashMap<i64, Arc<Sent>>);
+pub(super) struct ClaimMessages(HashMap<i64, Arc<SentContent>>);
 
-impl Messages {
-    /// A message that was just stored need not be read.
-    pub(super) fn know(&mut self, s: &Session<'_>, no: i64, new: &NewMessage) {
-        let sent = Sent {
+impl ClaimMessages {
+    /// Adds a message that was just stored, so that it is not read.
+    pub(super) fn insert(&mut self, s: &DbSession<'_>, no: i64, new: &NewMessage) {
+        let sent = SentContent {
             id: new.id,
             event_type: new.event_type.clone(),
             event_id: new.event_id.clone(),
@@ -46,7 +46,7 @@ impl Messages {
         self.0.insert(no, Arc::new(sent));
     }
 
-    fn get(&mut self, s: &Session<'_>, no: i64) -> Res<Arc<Sent>> {
+    fn get(&mut self, s: &DbSession<'_>, no: i64) -> Res<Arc<SentContent>> {
         if let Some(sent) = self.0.get(&no) {
             return Ok(Arc::clone(sent));
         }
@@ -56,14 +56,14 @@ impl Messages {
     }
 }
 
-fn read(s: &Session<'_>, no: i64) -> Res<Sent> {
+fn read(s: &DbSession<'_>, no: i64) -> Res<SentContent> {
     let mut statement = s.conn.prepare_cached(sql!("message_sent"))?;
     let mut rows = statement.query([no])?;
     let row = rows.next()?.ok_or_else(|| corrupt("webhook message", no)("its row is missing"))?;
     let event_type: String = row.get(1)?;
     let event_id: Option<String> = row.get(2)?;
     let channels: Option<String> = row.get(3)?;
-    Ok(Sent {
+    Ok(SentContent {
         id: HookMessageId(uuid("message", row, 0)?),
         event_type: EventTypeName::new(event_type).map_err(corrupt("webhook message", no))?,
         event_id: event_id.map(EventId::new).transpose().map_err(corrupt("webhook message", no))?,
@@ -73,40 +73,56 @@ fn read(s: &Session<'_>, no: i64) -> Res<Sent> {
     })
 }
 
-/// Leases a delivery that waits, or adds a new one leased. Nothing is written if its message
-/// cannot be read.
+/// A delivery to lease.
+pub(super) struct NewLease<'a> {
+    pub(super) delivery: &'a mut DeliveryRow,
+    pub(super) config: &'a EndpointConfig,
+    /// The id of the attempt.
+    pub(super) key: AttemptId,
+    /// How long the lease lasts, or `None` for the endpoint's own duration.
+    pub(super) span: Option<std::time::Duration>,
+}
+
+/// Leases a waiting delivery, or inserts a new one that is leased. If its message is corrupt,
+/// nothing is written.
 pub(super) fn take(
-    s: &mut Session<'_>,
-    (delivery, config): (&mut Delivery, &Config),
-    (key, span): (AttemptId, Option<std::time::Duration>),
-    messages: &mut Messages,
+    s: &mut DbSession<'_>,
+    new: NewLease<'_>,
+    messages: &mut ClaimMessages,
 ) -> Res<DeliveryItem> {
+    let NewLease { delivery, config, key, span } = new;
     let sent = messages.get(s, delivery.message)?;
     let span = span.unwrap_or_else(|| config.options().lease());
-    let lease = Lease { key, at: s.now.0, until: s.now.plus(span).0 };
-    delivery.state = State::Leased;
+    let lease = DeliveryLease { key, at: s.now.0, until: s.now.plus(span).0 };
+    delivery.state = DeliveryRowState::Leased;
     delivery.lease = Some(lease);
-    match delivery.is_new() {
-        true => delivery.add(s, config)?,
-        false => delivery.write(s, config)?,
+    if delivery.is_new() {
+        delivery.add(s, config)?;
+    } else {
+        delivery.write(s, config)?;
     }
     let item = item(s, delivery, lease, &sent);
     s.hint_hook_lease_end(HookChange { what: config.what(), due_in: item.lease_for });
     Ok(item)
 }
 
-/// A delivery that is leased already, as its holder gets it.
+/// Builds the item of a delivery that is already leased.
 pub(super) fn held(
-    s: &Session<'_>,
-    delivery: &Delivery,
-    lease: Lease,
-    messages: &mut Messages,
+    s: &DbSession<'_>,
+    delivery: &DeliveryRow,
+    lease: DeliveryLease,
+    messages: &mut ClaimMessages,
 ) -> Res<DeliveryItem> {
     let sent = messages.get(s, delivery.message)?;
     Ok(item(s, delivery, lease, &sent))
 }
 
-fn item(s: &Session<'_>, delivery: &Delivery, lease: Lease, sent: &Sent) -> DeliveryItem {
+fn item(
+    s: &DbSession<'_>,
+    delivery: &DeliveryRow,
+    lease: DeliveryLease,
+    sent: &SentContent,
+) -> DeliveryItem {
     DeliveryItem {
         token: DeliveryToken { delivery: delivery.no, attempt: lease.key },
         attempt_no: delivery.attempt_no(),
@@ -123,28 +139,31 @@ fn item(s: &Session<'_>, delivery: &Delivery, lease: Lease, sent: &Sent) -> Deli
     }
 }
 
-/// Ends a lease that has expired: the attempt is unknown, and counted.
+/// Ends an expired lease: the outcome of the attempt is unknown, and the attempt is counted.
 pub(super) fn expire(
-    s: &mut Session<'_>,
-    lanes: &mut Lanes,
-    mut delivery: Delivery,
-) -> Res<Delivery> {
+    s: &mut DbSession<'_>,
+    lanes: &mut EndpointLanes,
+    mut delivery: DeliveryRow,
+) -> Res<DeliveryRow> {
     let Some(lease) = delivery.lease else {
-        return Err(Fault::Corrupt {
+        return Err(StoreFault::Corrupt {
             what: "delivery",
             id: delivery.no.to_string(),
             source: "it is under way without a lease".into(),
         });
     };
     let (_, config) = lanes.get(s, delivery.endpoint)?;
-    attempt::log_unknown(s, (&delivery, &lease), &config)?;
-    let back = delivery.back;
+    let attempt = EndedAttempt { delivery: &delivery, lease: &lease, config: &config };
+    attempt::log_unknown(s, &attempt)?;
+    let back = delivery.before_resend;
     delivery.count();
     let attempts_max = config.options().schedule().len() + 1;
     match back {
-        _ if delivery.cancelled || config.gone => delivery.end(State::Cancelled),
-        Some(back) => delivery.go_back(back),
-        None if delivery.scheduled as usize >= attempts_max => delivery.end(State::Failed),
+        _ if delivery.cancelled || config.gone => delivery.end(DeliveryRowState::Cancelled),
+        Some(back) => delivery.undo_resend(back),
+        None if delivery.scheduled as usize >= attempts_max => {
+            delivery.end(DeliveryRowState::Failed)
+        }
         None => delivery.wait(lease.until, false),
     }
     delivery.write(s, &config)?;

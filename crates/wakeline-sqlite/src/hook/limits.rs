@@ -1,25 +1,25 @@
-//! How many groups a claim may still give to the applications that it limits.
+//! How many groups a claim may still lease for the applications that it limits.
 
 use std::collections::HashMap;
 
 use wakeline_core::ApplicationRef;
 use wakeline_store::hook::ApplicationLimit;
 
-use super::known::{self, to_json};
+use super::cache::{self, to_json};
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// What limited applications may still get, by their numbers.
+/// The number of groups that each limited application may still get, by application number.
 #[derive(Debug, Default)]
-pub(super) struct Limits(HashMap<i64, u32>);
+pub(super) struct ClaimLimits(HashMap<i64, u32>);
 
-impl Limits {
-    pub(super) fn new(s: &mut Session<'_>, limits: &[ApplicationLimit]) -> Res<Self> {
+impl ClaimLimits {
+    pub(super) fn new(s: &mut DbSession<'_>, limits: &[ApplicationLimit]) -> Res<Self> {
         let mut left = HashMap::new();
         for limit in limits {
-            // One that is not there any more has nothing to give.
+            // An application that was deleted has no deliveries to lease.
             let application = ApplicationRef::Id(limit.application);
-            if let Some((no, _)) = known::application(s, &application)? {
+            if let Some((no, _)) = cache::application(s, &application)? {
                 left.insert(no, limit.groups);
             }
         }
@@ -30,14 +30,15 @@ impl Limits {
         self.0.get(&application) == Some(&0)
     }
 
-    /// A group of an application was given.
+    /// Counts a group that was leased for an application.
     pub(super) fn count(&mut self, application: i64) {
         if let Some(left) = self.0.get_mut(&application) {
             *left = left.saturating_sub(1);
         }
     }
 
-    /// The applications that get nothing more, as JSON for a statement; `None` if there are none.
+    /// The applications that have reached their limits, as JSON for a statement, or `None` if there
+    /// are none.
     pub(super) fn reached(&self) -> Option<String> {
         let mut reached: Vec<i64> =
             self.0.iter().filter(|(_, left)| **left == 0).map(|(no, _)| *no).collect();

@@ -1,4 +1,4 @@
-//! Messages as rows, and how requests name them.
+//! Webhook messages: their rows, and looking them up.
 
 use bytes::Bytes;
 use rusqlite::OptionalExtension as _;
@@ -8,26 +8,26 @@ use wakeline_core::{
 };
 use wakeline_store::hook::{NewMessage, StoredMessage};
 
-use super::known::{self, json, number, to_json, uuid};
+use super::cache::{self, json, number, to_json, uuid};
 use super::sql;
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Space that a message takes besides its payload, roughly.
+/// Approximate size of a message on disk without its payload.
 const MESSAGE_BYTES: usize = 500;
 
-/// What a message takes of the disk, roughly.
+/// Approximate size of a message on disk.
 pub(super) fn bytes(message: &NewMessage) -> usize {
     MESSAGE_BYTES + message.payload.len()
 }
 
-/// The numbers of a message and of its application.
+/// Looks up the numbers of a message and of its application.
 pub(super) fn find(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     message: &MessageRef,
 ) -> Res<Option<(i64, i64)>> {
-    let Some((application, _)) = known::application(s, application)? else { return Ok(None) };
+    let Some((application, _)) = cache::application(s, application)? else { return Ok(None) };
     let no = match message {
         MessageRef::Id(id) => by_id(s, application, *id)?,
         MessageRef::Own(event_id) => by_event(s, application, event_id)?,
@@ -35,18 +35,18 @@ pub(super) fn find(
     Ok(no.map(|no| (no, application)))
 }
 
-/// The number of a message of an application.
-pub(super) fn by_id(s: &Session<'_>, application: i64, id: HookMessageId) -> Res<Option<i64>> {
+/// Looks up the number of a message by its id.
+pub(super) fn by_id(s: &DbSession<'_>, application: i64, id: HookMessageId) -> Res<Option<i64>> {
     number(s, sql!("message_by_id"), (application, id.0.into_bytes()))
 }
 
-/// The same by its user's own id.
-pub(super) fn by_event(s: &Session<'_>, application: i64, id: &EventId) -> Res<Option<i64>> {
+/// Looks up the number of a message by the id that its user chose.
+pub(super) fn by_event(s: &DbSession<'_>, application: i64, id: &EventId) -> Res<Option<i64>> {
     number(s, sql!("message_by_event"), (application, id.as_str()))
 }
 
-/// A message, with its payload if that is asked for.
-pub(super) fn read(s: &Session<'_>, no: i64, with_content: bool) -> Res<StoredMessage> {
+/// Reads a message, with its payload if `with_content`.
+pub(super) fn read(s: &DbSession<'_>, no: i64, with_content: bool) -> Res<StoredMessage> {
     let mut statement = s.conn.prepare_cached(sql!("message_read"))?;
     let mut rows = statement.query((no, with_content))?;
     let row = rows.next()?.ok_or_else(|| corrupt("webhook message", no)("its row is missing"))?;
@@ -64,8 +64,8 @@ pub(super) fn read(s: &Session<'_>, no: i64, with_content: bool) -> Res<StoredMe
     })
 }
 
-/// Adds a message. Tells its number.
-pub(super) fn add(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<i64> {
+/// Inserts a message with its payload, and returns its number.
+pub(super) fn add(s: &DbSession<'_>, application: i64, new: &NewMessage) -> Res<i64> {
     let channels = (!new.channels.is_empty()).then(|| to_json(&new.channels));
     s.conn.prepare_cached(sql!("message_add"))?.execute((
         application,
@@ -81,19 +81,19 @@ pub(super) fn add(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<i6
     Ok(no)
 }
 
-/// Whether the payload of a message is there.
-pub(super) fn has_payload(s: &Session<'_>, no: i64) -> Res<bool> {
-    Ok(number(s, sql!("payload_there"), [no])?.is_some())
+/// Whether the payload of a message exists.
+pub(super) fn has_payload(s: &DbSession<'_>, no: i64) -> Res<bool> {
+    Ok(number(s, sql!("payload_exists"), [no])?.is_some())
 }
 
-/// Drops the payload of a message.
-pub(super) fn drop_payload(s: &Session<'_>, no: i64) -> Res<()> {
+/// Removes the payload of a message.
+pub(super) fn drop_payload(s: &DbSession<'_>, no: i64) -> Res<()> {
     s.conn.prepare_cached(sql!("payload_remove"))?.execute([no])?;
     Ok(())
 }
 
-/// What decides who gets a message.
-pub(super) fn filtered(s: &Session<'_>, no: i64) -> Res<(EventTypeName, Vec<Channel>)> {
+/// The event type and the channels of a message, which endpoint filters use.
+pub(super) fn filtered(s: &DbSession<'_>, no: i64) -> Res<(EventTypeName, Vec<Channel>)> {
     let mut statement = s.conn.prepare_cached(sql!("message_filtered"))?;
     let found: Option<(String, Option<String>)> =
         statement.query_row([no], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;

@@ -1,27 +1,27 @@
-//! Lists, a page at a time: which way to walk an index, and what becomes of the rows.
+//! Pages of lists: the direction in which an index is walked, and building the page.
 
 use uuid::Uuid;
-use wakeline_store::hook::{Page, PageOrder, PageRequest};
+use wakeline_store::hook::{HookPage, PageOrder, PageRequest};
 
 use crate::error::Res;
 
-/// Above every id.
+/// A key above every id.
 const HIGHEST: [u8; 17] = [0xff; 17];
 
-/// A walk along an index.
-pub(super) struct Walk<B> {
-    /// From small keys to great ones.
+/// A walk of an index, from which one page is read.
+pub(super) struct IndexWalk<B> {
+    /// Whether the walk goes from low keys to high keys.
     pub(super) up: bool,
-    /// It begins behind this key.
+    /// The key after which the walk begins.
     pub(super) bound: B,
-    /// Most rows to read: one more than the page holds.
+    /// The number of rows to read: one more than the page holds.
     pub(super) rows: i64,
     reversed: bool,
     limit: usize,
 }
 
-impl Walk<Vec<u8>> {
-    /// A walk over ids.
+impl IndexWalk<Vec<u8>> {
+    /// A walk over UUIDs.
     pub(super) fn ids<K: Copy>(request: &PageRequest<K>, id: impl Fn(K) -> Uuid) -> Self {
         Self::new(
             request,
@@ -33,8 +33,9 @@ impl Walk<Vec<u8>> {
     }
 }
 
-impl<B> Walk<B> {
-    /// A walk from a key, or from the end of the index at which it starts.
+impl<B> IndexWalk<B> {
+    /// A walk that begins after the request's key, or at the end of the index where the direction
+    /// starts.
     pub(super) fn new<K>(
         request: &PageRequest<K>,
         bound: impl Fn(&K) -> B,
@@ -52,27 +53,27 @@ impl<B> Walk<B> {
         }
     }
 
-    /// One of two statements, by direction.
+    /// Selects one of two statements by the direction.
     pub(super) fn pick(&self, up: &'static str, down: &'static str) -> &'static str {
         if self.up { up } else { down }
     }
 
-    /// The rows as a page.
-    fn page<T>(&self, mut items: Vec<T>) -> Page<T> {
+    /// Builds the page from the rows that were read.
+    fn page<T>(&self, mut items: Vec<T>) -> HookPage<T> {
         let done = items.len() <= self.limit;
         items.truncate(self.limit);
         if self.reversed {
             items.reverse();
         }
-        Page { items, done }
+        HookPage { items, done }
     }
 
-    /// The rows that a statement finds, each made into an item.
+    /// Reads the rows of a statement, and builds the page.
     pub(super) fn read<T>(
         &self,
         rows: &mut rusqlite::Rows<'_>,
         mut item: impl FnMut(&rusqlite::Row<'_>) -> Res<T>,
-    ) -> Res<Page<T>> {
+    ) -> Res<HookPage<T>> {
         let mut items = Vec::new();
         while let Some(row) = rows.next()? {
             items.push(item(row)?);

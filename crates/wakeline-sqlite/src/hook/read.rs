@@ -1,24 +1,24 @@
-//! What was sent to whom, when, and how it ended.
+//! Reads messages, deliveries, attempts and their statistics.
 
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, EndpointId, HookMessageId, MessageRef, Timestamp,
 };
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, AttemptOutcome, Delivery as Shown, DeliveryState, EndpointStats,
-    MessageFilter, Page, PageRequest, StoredMessage,
+    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, EndpointStats,
+    HookMessageFilter, HookPage, PageRequest, StoredMessage,
 };
 
-use super::delivery::{Delivery, State};
-use super::known::{self, to_json};
-use super::lane::Lane;
-use super::page::Walk;
+use super::cache::{self, to_json};
+use super::delivery::{DeliveryRow, DeliveryRowState};
+use super::lane::EndpointLane;
+use super::page::IndexWalk;
 use super::{attempt, delivery, endpoint, message, sql};
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// A message.
+/// Reads a message.
 pub(super) fn message(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: &ApplicationRef,
     which: &MessageRef,
     with_content: bool,
@@ -27,18 +27,18 @@ pub(super) fn message(
     found.map(|(no, _)| message::read(s, no, with_content)).transpose()
 }
 
-fn nothing<T>() -> Page<T> {
-    Page { items: Vec::new(), done: true }
+fn nothing<T>() -> HookPage<T> {
+    HookPage { items: Vec::new(), done: true }
 }
 
-/// Messages of an application, by id.
+/// Lists the messages of an application by id.
 pub(super) fn messages(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: ApplicationId,
-    filter: &MessageFilter,
+    filter: &HookMessageFilter,
     page: &PageRequest<HookMessageId>,
-) -> Res<Page<StoredMessage>> {
-    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+) -> Res<HookPage<StoredMessage>> {
+    let Some((application, _)) = cache::application(s, &ApplicationRef::Id(application))? else {
         return Ok(nothing());
     };
     let endpoint = match filter.endpoint {
@@ -48,7 +48,7 @@ pub(super) fn messages(
         },
         None => None,
     };
-    let walk = Walk::ids(page, |id| id.0);
+    let walk = IndexWalk::ids(page, |id| id.0);
     let sql = walk.pick(sql!("message_list_up"), sql!("message_list_down"));
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((
@@ -64,47 +64,47 @@ pub(super) fn messages(
     walk.read(&mut rows, |row| message::read(s, row.get(0)?, filter.with_content))
 }
 
-/// How a delivery stands.
-pub(super) fn state(s: &mut Session<'_>, delivery: &Delivery) -> Res<DeliveryState> {
+/// The state of a delivery as readers see it.
+pub(super) fn state(s: &mut DbSession<'_>, delivery: &DeliveryRow) -> Res<DeliveryState> {
     Ok(match delivery.state {
-        State::Leased => DeliveryState::InFlight,
-        State::Delivered => DeliveryState::Delivered,
-        State::Failed => DeliveryState::Failed,
-        State::Cancelled => DeliveryState::Cancelled,
-        // It will be cancelled, as soon as somebody comes to it.
-        State::Waiting if known::endpoint(s, delivery.endpoint)?.deleted => {
+        DeliveryRowState::Leased => DeliveryState::InFlight,
+        DeliveryRowState::Delivered => DeliveryState::Delivered,
+        DeliveryRowState::Failed => DeliveryState::Failed,
+        DeliveryRowState::Cancelled => DeliveryState::Cancelled,
+        // Its endpoint is deleted, and background work will cancel it.
+        DeliveryRowState::Waiting if cache::endpoint(s, delivery.endpoint)?.deleted => {
             DeliveryState::Cancelled
         }
-        State::Waiting if is_throttled(s, delivery)? => DeliveryState::Throttled,
-        State::Waiting if delivery.attempts == 0 => DeliveryState::Pending,
-        State::Waiting => DeliveryState::Retrying,
+        DeliveryRowState::Waiting if is_throttled(s, delivery)? => DeliveryState::Throttled,
+        DeliveryRowState::Waiting if delivery.attempts == 0 => DeliveryState::Pending,
+        DeliveryRowState::Waiting => DeliveryState::Retrying,
     })
 }
 
-fn is_throttled(s: &mut Session<'_>, delivery: &Delivery) -> Res<bool> {
+fn is_throttled(s: &mut DbSession<'_>, delivery: &DeliveryRow) -> Res<bool> {
     if delivery.due_at.is_some_and(|due| due > s.now.0) {
         return Ok(false);
     }
-    let config = known::endpoint(s, delivery.endpoint)?;
-    Ok(!config.is_on() || Lane::read(s, delivery.endpoint)?.is_held_back(&config, s.now))
+    let config = cache::endpoint(s, delivery.endpoint)?;
+    Ok(!config.is_on() || EndpointLane::read(s, delivery.endpoint)?.is_held_back(&config, s.now))
 }
 
-/// When a waiting delivery is tried next: not before rate, throttle and breaker let it, and at no
-/// known time while its endpoint is off.
-fn next_attempt(s: &mut Session<'_>, delivery: &Delivery) -> Res<Option<Timestamp>> {
-    let Some(due) = delivery.due_at.filter(|_| delivery.state == State::Waiting) else {
+/// When a waiting delivery is attempted next: not before rate limit, throttle and breaker allow it,
+/// and at no known time while its endpoint is disabled.
+fn next_attempt(s: &mut DbSession<'_>, delivery: &DeliveryRow) -> Res<Option<Timestamp>> {
+    let Some(due) = delivery.due_at.filter(|_| delivery.state == DeliveryRowState::Waiting) else {
         return Ok(None);
     };
-    let config = known::endpoint(s, delivery.endpoint)?;
-    let gate = Lane::read(s, delivery.endpoint)?.gate(&config);
+    let config = cache::endpoint(s, delivery.endpoint)?;
+    let gate = EndpointLane::read(s, delivery.endpoint)?.gate(&config);
     let held = if gate > s.now.0 { gate } else { due };
     Ok(config.is_on().then_some(Timestamp(due.max(held))))
 }
 
-fn shown(s: &mut Session<'_>, delivery: &Delivery, message: HookMessageId) -> Res<Shown> {
-    Ok(Shown {
+fn shown(s: &mut DbSession<'_>, delivery: &DeliveryRow, message: HookMessageId) -> Res<Delivery> {
+    Ok(Delivery {
         message,
-        endpoint: known::endpoint(s, delivery.endpoint)?.id(),
+        endpoint: cache::endpoint(s, delivery.endpoint)?.id(),
         state: state(s, delivery)?,
         attempts: delivery.attempts,
         next_attempt_at: next_attempt(s, delivery)?,
@@ -113,17 +113,18 @@ fn shown(s: &mut Session<'_>, delivery: &Delivery, message: HookMessageId) -> Re
     })
 }
 
-/// The deliveries of a message, by endpoint.
+/// Lists the deliveries of a message by endpoint.
 pub(super) fn deliveries(
-    s: &mut Session<'_>,
-    (application, message): (ApplicationId, HookMessageId),
+    s: &mut DbSession<'_>,
+    application: ApplicationId,
+    message: HookMessageId,
     page: &PageRequest<EndpointId>,
-) -> Res<Page<Shown>> {
+) -> Res<HookPage<Delivery>> {
     let application = ApplicationRef::Id(application);
     let Some((no, _)) = message::find(s, &application, &MessageRef::Id(message))? else {
         return Ok(nothing());
     };
-    let walk = Walk::ids(page, |id| id.0);
+    let walk = IndexWalk::ids(page, |id| id.0);
     let sql = walk.pick(sql!("delivery_list_up"), sql!("delivery_list_down"));
     let conn = s.conn;
     let mut statement = conn.prepare_cached(sql)?;
@@ -131,21 +132,21 @@ pub(super) fn deliveries(
     walk.read(&mut rows, |row| shown(s, &delivery::decode(row)?, message))
 }
 
-/// The deliveries of some messages to one endpoint.
+/// Reads the deliveries of some messages for one endpoint.
 pub(super) fn deliveries_to(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     endpoint: EndpointId,
     messages: &[HookMessageId],
-) -> Res<Vec<Option<Shown>>> {
+) -> Res<Vec<Option<Delivery>>> {
     let found = endpoint::any(s, endpoint)?;
-    let config = found.map(|(no, _)| known::endpoint(s, no)).transpose()?;
+    let config = found.map(|(no, _)| cache::endpoint(s, no)).transpose()?;
     let config = config.filter(|config| !config.gone);
     let mut answers = Vec::with_capacity(messages.len());
     for id in messages {
         let mut answer = None;
         if let Some(config) = &config
             && let Some(message) = message::by_id(s, config.application, *id)?
-            && let Some(delivery) = Delivery::of(s, message, config.no)?
+            && let Some(delivery) = DeliveryRow::of(s, message, config.no)?
         {
             answer = Some(shown(s, &delivery, *id)?);
         }
@@ -154,7 +155,7 @@ pub(super) fn deliveries_to(
     Ok(answers)
 }
 
-/// The statements that walk the fewest attempts.
+/// The statements, for both directions, that read the fewest attempts.
 fn attempt_list(filter: &AttemptFilter) -> (&'static str, &'static str) {
     if filter.message.is_some() {
         (sql!("attempt_list_message_up"), sql!("attempt_list_message_down"))
@@ -165,14 +166,14 @@ fn attempt_list(filter: &AttemptFilter) -> (&'static str, &'static str) {
     }
 }
 
-/// Attempts of an application, by id.
+/// Lists the attempts of an application by id.
 pub(super) fn attempts(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: ApplicationId,
     filter: &AttemptFilter,
     page: &PageRequest<AttemptId>,
-) -> Res<Page<Attempt>> {
-    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+) -> Res<HookPage<Attempt>> {
+    let Some((application, _)) = cache::application(s, &ApplicationRef::Id(application))? else {
         return Ok(nothing());
     };
     let message = match filter.message {
@@ -194,7 +195,7 @@ pub(super) fn attempts(
         AttemptOutcome::Failed => "failed unknown",
         AttemptOutcome::Unknown => "unknown",
     });
-    let walk = Walk::ids(page, |id| id.0);
+    let walk = IndexWalk::ids(page, |id| id.0);
     let (up, down) = attempt_list(filter);
     let mut statement = s.conn.prepare_cached(walk.pick(up, down))?;
     let mut rows = statement.query((
@@ -214,13 +215,13 @@ pub(super) fn attempts(
     walk.read(&mut rows, attempt::decode)
 }
 
-/// One attempt.
+/// Reads one attempt.
 pub(super) fn attempt(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     application: ApplicationId,
     id: AttemptId,
 ) -> Res<Option<Attempt>> {
-    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+    let Some((application, _)) = cache::application(s, &ApplicationRef::Id(application))? else {
         return Ok(None);
     };
     let mut statement = s.conn.prepare_cached(sql!("attempt_read"))?;
@@ -228,14 +229,15 @@ pub(super) fn attempt(
     rows.next()?.map(attempt::decode).transpose()
 }
 
-/// How the deliveries of an endpoint stand.
+/// Counts the deliveries of an endpoint by state.
 pub(super) fn stats(
-    s: &mut Session<'_>,
-    (application, endpoint): (ApplicationId, EndpointId),
+    s: &mut DbSession<'_>,
+    application: ApplicationId,
+    endpoint: EndpointId,
     since: Option<Timestamp>,
 ) -> Res<EndpointStats> {
     let mut stats = EndpointStats::default();
-    let owner = known::application(s, &ApplicationRef::Id(application))?;
+    let owner = cache::application(s, &ApplicationRef::Id(application))?;
     let found = endpoint::any(s, endpoint)?;
     let Some((no, _)) = found.filter(|(_, of)| owner.is_some_and(|(owner, _)| owner == *of)) else {
         return Ok(stats);

@@ -1,4 +1,4 @@
-//! Writes how attempts ended.
+//! Settling, releasing and extending the leases of deliveries.
 
 use std::time::Duration;
 
@@ -7,26 +7,28 @@ use wakeline_store::hook::{
     DeliveryVerdict, DisableReason, SettleDelivery, SettledDelivery, SettledState,
 };
 
-use super::delivery::{Delivery, State};
-use super::known::{Config, reason_text};
-use super::lane::{self, Lane, Lanes};
+use super::attempt::EndedAttempt;
+use super::cache::{EndpointConfig, reason_text};
+use super::delivery::{DeliveryRow, DeliveryRowState};
+use super::lane::{self, EndpointLane, EndpointLanes};
 use super::{attempt, emit, sql};
 use crate::error::Res;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// Writes how an attempt ended. A stale token changes nothing.
-pub(super) fn settle(s: &mut Session<'_>, end: &SettleDelivery) -> Res<SettledDelivery> {
-    let Some((mut delivery, lease)) = Delivery::held(s, end.token)? else {
+/// Records the outcome of an attempt. A stale token changes nothing.
+pub(super) fn settle(s: &mut DbSession<'_>, end: &SettleDelivery) -> Res<SettledDelivery> {
+    let Some((mut delivery, lease)) = DeliveryRow::held(s, end.token)? else {
         let (state, disabled, changes) = (SettledState::Stale, None, Vec::new());
         return Ok(SettledDelivery { state, disabled, opened: false, changes });
     };
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     let (lane, config) = lanes.get(s, delivery.endpoint)?;
-    attempt::log(s, (&delivery, &lease), &config, (&end.record, end.verdict))?;
+    let attempt = EndedAttempt { delivery: &delivery, lease: &lease, config: &config };
+    attempt::log(s, &attempt, &end.record, end.verdict)?;
     follow(s, &mut delivery, end.verdict);
     delivery.write(s, &config)?;
     let open_before = lane.is_open(&config, s.now);
-    let disabled = judge(s, (lane, &config), end)?;
+    let disabled = judge(s, lane, &config, end)?;
     let opened = !open_before && lane.is_open(&config, s.now);
     let mut changes = lanes.finish(s)?;
     let farewell = end.announce_disabled.as_ref().filter(|_| disabled.is_some());
@@ -37,27 +39,29 @@ pub(super) fn settle(s: &mut Session<'_>, end: &SettleDelivery) -> Res<SettledDe
     Ok(SettledDelivery { state: delivery.state.settled(), disabled, opened, changes })
 }
 
-/// What becomes of a delivery.
-fn follow(s: &Session<'_>, delivery: &mut Delivery, verdict: DeliveryVerdict) {
-    let back = delivery.back;
+/// Applies the outcome of an attempt to its delivery.
+fn follow(s: &DbSession<'_>, delivery: &mut DeliveryRow, verdict: DeliveryVerdict) {
+    let back = delivery.before_resend;
     delivery.count();
-    let planned = back.filter(|back| back.state == State::Waiting);
+    let planned = back.filter(|back| back.state == DeliveryRowState::Waiting);
     match (verdict, back) {
-        _ if delivery.cancelled => delivery.end(State::Cancelled),
-        (DeliveryVerdict::Delivered, _) => delivery.end(State::Delivered),
+        _ if delivery.cancelled => delivery.end(DeliveryRowState::Cancelled),
+        (DeliveryVerdict::Delivered, _) => delivery.end(DeliveryRowState::Delivered),
         (DeliveryVerdict::Retry(after), _) => match planned {
-            Some(planned) => delivery.go_back(planned),
+            Some(planned) => delivery.undo_resend(planned),
             None => delivery.wait(s.now.plus(after).0, false),
         },
-        (DeliveryVerdict::Failed, Some(back)) => delivery.go_back(back),
-        (DeliveryVerdict::Failed, None) => delivery.end(State::Failed),
+        (DeliveryVerdict::Failed, Some(back)) => delivery.undo_resend(back),
+        (DeliveryVerdict::Failed, None) => delivery.end(DeliveryRowState::Failed),
     }
 }
 
-/// What an attempt means for its endpoint. Tells why it is disabled by it, if it is.
+/// Applies the outcome of an attempt to its endpoint. Returns the reason if the endpoint is
+/// disabled because of it.
 fn judge(
-    s: &mut Session<'_>,
-    (lane, config): (&mut Lane, &Config),
+    s: &mut DbSession<'_>,
+    lane: &mut EndpointLane,
+    config: &EndpointConfig,
     end: &SettleDelivery,
 ) -> Res<Option<DisableReason>> {
     if config.deleted {
@@ -78,16 +82,16 @@ fn judge(
     Ok(Some(reason))
 }
 
-/// Gives deliveries back whose attempts were not made.
-pub(super) fn release(s: &mut Session<'_>, tokens: &[DeliveryToken]) -> Res<Vec<HookChange>> {
-    let mut lanes = Lanes::default();
+/// Releases deliveries whose attempts were not made.
+pub(super) fn release(s: &mut DbSession<'_>, tokens: &[DeliveryToken]) -> Res<Vec<HookChange>> {
+    let mut lanes = EndpointLanes::default();
     for token in tokens {
-        let Some((mut delivery, _)) = Delivery::held(s, *token)? else { continue };
+        let Some((mut delivery, _)) = DeliveryRow::held(s, *token)? else { continue };
         let (_, config) = lanes.get(s, delivery.endpoint)?;
         if delivery.cancelled {
-            delivery.end(State::Cancelled);
+            delivery.end(DeliveryRowState::Cancelled);
         } else {
-            delivery.state = State::Waiting;
+            delivery.state = DeliveryRowState::Waiting;
             delivery.lease = None;
         }
         delivery.write(s, &config)?;
@@ -95,16 +99,16 @@ pub(super) fn release(s: &mut Session<'_>, tokens: &[DeliveryToken]) -> Res<Vec<
     lanes.finish(s)
 }
 
-/// Moves the end of leases. True for those that go on.
+/// Moves the ends of leases. Returns for each token whether its lease is live.
 pub(super) fn extend(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     tokens: &[DeliveryToken],
     span: Duration,
 ) -> Res<Vec<bool>> {
-    let mut lanes = Lanes::default();
+    let mut lanes = EndpointLanes::default();
     let mut extended = Vec::with_capacity(tokens.len());
     for token in tokens {
-        let held = Delivery::held(s, *token)?;
+        let held = DeliveryRow::held(s, *token)?;
         extended.push(held.is_some());
         let Some((mut delivery, mut lease)) = held else { continue };
         let (_, config) = lanes.get(s, delivery.endpoint)?;

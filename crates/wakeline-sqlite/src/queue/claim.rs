@@ -1,8 +1,9 @@
 //! Leases messages to requests.
 //!
 //! # Invariants
-//! * A partition with something that cannot be read is left alone for a while, as it is, so that
-//!   it holds up no other. It is an error for whoever's claim found nothing else (trap 46).
+//! * A partition with a corrupt row is skipped for a while, unchanged, so that it does not delay
+//!   other partitions. A claim that found nothing else returns the error, because corrupt rows must
+//!   not be ignored silently.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,61 +14,61 @@ use wakeline_core::{
     Timestamp, error_chain,
 };
 use wakeline_store::{
-    ClaimRequest, Dropped, Grant, GrantedPartition, InvalidField, LineClaim, LineOutcome,
-    StoreError,
+    ClaimRequest, ClaimedPartition, Dropped, InvalidField, LineClaim, LineOutcome,
+    QueueClaimResult, StoreError,
 };
 
-use super::cursor::{Cursor, Lease};
+use super::cursor::{CursorLease, QueueCursor};
 use super::group;
 use super::idle;
-use super::ledger::{self, Past};
-use super::line::{Offer, Offered};
+use super::ledger::{self, LeaseOutcomes};
+use super::line::{QueueCandidate, QueueCandidates};
 use super::message;
 use super::offsets::Offsets;
-use super::pass::pass_over;
 use super::schedule;
+use super::skip::skip_old;
 use super::sweep;
-use super::take::{Room, Taken, end_expired_lease, take};
-use crate::error::{Fault, Res};
-use crate::session::{Queue, Session};
+use super::take::{BatchCapacity, TakenMessages, end_expired_lease, take};
+use crate::error::{Res, StoreFault};
+use crate::session::{DbSession, QueueRow};
 
-/// How long claims keep away from what cannot be read.
-const SET_ASIDE: Duration = Duration::from_secs(300);
+/// How long claims skip a cursor with a corrupt row.
+const QUARANTINE: Duration = Duration::from_secs(300);
 
-/// What came of a claim.
-pub(crate) struct Claimed {
+/// The outcomes of a claim, per line.
+pub(crate) struct MessageClaimOutcome {
     pub(crate) outcomes: Vec<LineOutcome>,
-    /// The first thing that could not be read, if so.
-    spoilt: Option<Fault>,
+    /// The error of the first corrupt row, if there was one.
+    corrupt_row: Option<StoreFault>,
 }
 
-impl Claimed {
-    /// What was found; or the error, if nothing was and something could not be read.
+impl MessageClaimOutcome {
+    /// The outcomes, or the error if no messages were found and a row was corrupt.
     pub(crate) fn answer(self) -> Result<Vec<LineOutcome>, StoreError> {
-        let found = self.outcomes.iter().flat_map(|outcome| &outcome.grants).any(Option::is_some);
-        match self.spoilt {
+        let found = self.outcomes.iter().flat_map(|outcome| &outcome.results).any(Option::is_some);
+        match self.corrupt_row {
             Some(fault) if !found => Err(fault.named("claim")),
             _ => Ok(self.outcomes),
         }
     }
 }
 
-/// What a call has dealt with.
+/// What a call has served so far.
 #[derive(Default)]
-struct Books {
-    /// Partitions and groups that went to a request: they go to one only.
+struct QueueClaimState {
+    /// The cursors (partition and group) that went to a request. Each goes to one request only.
     served: HashSet<(i64, i64)>,
-    spoilt: Option<Fault>,
-    /// What the line under way dropped.
+    corrupt_row: Option<StoreFault>,
+    /// The messages that were dropped for the current line.
     dropped: Vec<Dropped>,
 }
 
 /// The queues of a line with the id of its group in each.
-type Groups = Vec<(Arc<Queue>, i64)>;
+type LineGroups = Vec<(Arc<QueueRow>, i64)>;
 
-/// Leases messages for the requests of some lines.
-pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
-    let mut books = Books::default();
+/// Leases messages to the requests of some lines.
+pub(crate) fn claim(s: &mut DbSession<'_>, lines: &[LineClaim]) -> Res<MessageClaimOutcome> {
+    let mut state = QueueClaimState::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests, further } in lines {
         if let Some(refusal) = refusal(s, *subscription) {
@@ -75,35 +76,35 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
             continue;
         }
         schedule::move_due_of(s, &line.selector)?;
-        let groups = group::begin(s, line, *subscription)?;
+        let groups = group::create_missing(s, line, *subscription)?;
         for (queue, group) in &groups {
             idle::record_poll(s, queue, *group)?;
         }
         let paused = s.maintenance()?.pops_paused;
-        let mut offered = Offered::new(s, &line.selector, &groups)?;
-        let mut grants = Vec::with_capacity(requests.len());
+        let mut candidates = QueueCandidates::new(s, &line.selector, &groups)?;
+        let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            let grant = match held(s, line, &groups, request.token)? {
-                Some(grant) => Some(grant),
+            let result = match already_leased(s, line, &groups, request.token)? {
+                Some(result) => Some(result),
                 None if paused => None,
-                None => serve(s, request, &mut offered, &mut books)?,
+                None => serve(s, request, &mut candidates, &mut state)?,
             };
-            hint_lease_end(s, line, &grant)?;
-            grants.push(grant);
+            hint_lease_end(s, line, &result)?;
+            results.push(result);
         }
-        let next_due = if !paused && (*further || grants.iter().any(Option::is_none)) {
+        let next_due = if !paused && (*further || results.iter().any(Option::is_none)) {
             sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due)))
         } else {
             None
         };
-        let dropped = std::mem::take(&mut books.dropped);
-        outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
+        let dropped = std::mem::take(&mut state.dropped);
+        outcomes.push(LineOutcome { results, next_due, dropped, paused, refused: None });
     }
-    Ok(Claimed { outcomes, spoilt: books.spoilt })
+    Ok(MessageClaimOutcome { outcomes, corrupt_row: state.corrupt_row })
 }
 
-/// Answers a claim from a snapshot, if there is nothing in it to write.
-pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claimed>> {
+/// Answers a claim from a snapshot, if it has nothing to write.
+pub(crate) fn peek(s: &mut DbSession<'_>, lines: &[LineClaim]) -> Res<Option<MessageClaimOutcome>> {
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests, .. } in lines {
         if let Some(refusal) = refusal(s, *subscription) {
@@ -111,10 +112,12 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             continue;
         }
         let queues = s.matching(&line.selector)?;
-        if group::outlasts(line, *subscription, !queues.is_empty()) && !group::knows(s, line)? {
+        if group::applies_to_later_queues(line, *subscription, !queues.is_empty())
+            && !group::is_subscription_stored(s, line)?
+        {
             return Ok(None);
         }
-        let mut groups = Groups::new();
+        let mut groups = LineGroups::new();
         for queue in queues {
             match s.group(&queue, &line.group)? {
                 Some(group) if !idle::is_poll_due(s, &queue, group)? => {
@@ -131,7 +134,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
         let paused = s.maintenance()?.pops_paused;
         let mut next_due = None;
         if paused {
-            // What is due gets its offset during a pause, too.
+            // Scheduled messages that are due get their offsets during a pause, too.
             for (queue, _) in &groups {
                 if sweep::scheduled(s, line, queue)?.is_some_and(|due| due <= s.now.0) {
                     return Ok(None);
@@ -144,7 +147,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             return Ok(None);
         }
         outcomes.push(LineOutcome {
-            grants: vec![None; requests.len()],
+            results: vec![None; requests.len()],
             next_due: next_due
                 .map(|due| s.now.until(Timestamp(due)))
                 .filter(|_| !requests.is_empty()),
@@ -152,68 +155,72 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             ..LineOutcome::default()
         });
     }
-    Ok(Some(Claimed { outcomes, spoilt: None }))
+    Ok(Some(MessageClaimOutcome { outcomes, corrupt_row: None }))
 }
 
-/// What is wrong with a line, if so.
-fn refusal(s: &Session<'_>, subscription: Subscription) -> Option<InvalidField> {
+/// Why a line is refused, if it is.
+fn refusal(s: &DbSession<'_>, subscription: Subscription) -> Option<InvalidField> {
     let future = matches!(subscription, Subscription::From(at) if at > s.now);
     future.then(|| InvalidField::future("subscriptionFrom"))
 }
 
-/// Gives one request what it may take.
+/// Takes messages for one request, up to its limits.
 fn serve(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     request: &ClaimRequest,
-    offered: &mut Offered,
-    books: &mut Books,
-) -> Res<Option<Grant>> {
-    let mut gathered = Gathered::default();
-    let mut room =
-        Room { messages: request.batch_len_max as usize, bytes: request.bytes_max.max(1) };
-    while room.is_left(0, 0) && gathered.partitions.len() < request.partitions_len_max as usize {
-        let Some(mut offer) = offered.next(s)? else { break };
-        let key = (offer.cursor.partition, offer.cursor.group);
-        let due = offer.cursor.due_at.is_some_and(|due_at| due_at <= s.now.0);
-        if !due || books.served.contains(&key) || corrected(s, &offer, offered)? {
+    candidates: &mut QueueCandidates,
+    state: &mut QueueClaimState,
+) -> Res<Option<QueueClaimResult>> {
+    let mut builder = ClaimResultBuilder::default();
+    let mut capacity =
+        BatchCapacity { messages: request.batch_len_max as usize, bytes: request.bytes_max.max(1) };
+    while capacity.is_left(0, 0) && builder.partitions.len() < request.partitions_len_max as usize {
+        let Some(mut candidate) = candidates.next(s)? else { break };
+        let key = (candidate.cursor.partition, candidate.cursor.group);
+        let due = candidate.cursor.due_at.is_some_and(|due_at| due_at <= s.now.0);
+        if !due || state.served.contains(&key) || corrected(s, &candidate, candidates)? {
             continue;
         }
-        let taken = match take_fresh(s, &mut offer, room) {
-            Err(fault @ Fault::Corrupt { .. }) => {
-                set_aside(s, &offer, &fault)?;
-                books.spoilt.get_or_insert(fault);
+        let taken = match take_or_roll_back(s, &mut candidate, capacity) {
+            Err(fault @ StoreFault::Corrupt { .. }) => {
+                quarantine(s, &candidate, &fault)?;
+                state.corrupt_row.get_or_insert(fault);
                 continue;
             }
             taken => taken?,
         };
-        books.dropped.extend(offer.cursor.dropped.take().map(|offset| Dropped {
-            queue: offer.queue.name.clone(),
-            partition: offer.cursor.partition_name.clone(),
+        state.dropped.extend(candidate.cursor.dropped.take().map(|offset| Dropped {
+            queue: candidate.queue.name.clone(),
+            partition: candidate.cursor.partition_name.clone(),
             offset,
         }));
-        room.use_up(&taken);
-        hold(s, &mut offer, request, &taken)?;
+        capacity.use_up(&taken);
+        hold(s, &mut candidate, request, &taken)?;
         if !taken.messages.is_empty() {
-            books.served.insert(key);
-            gathered.add(&offer.queue, &offer.cursor, taken);
+            state.served.insert(key);
+            builder.add(&candidate.queue, &candidate.cursor, taken);
         }
     }
     let token = (!request.auto_ack).then_some(request.token);
-    Ok(gathered.grant(token, s.now))
+    Ok(builder.build(token, s.now))
 }
 
-/// Ends a lease that ran out, passes over what is past its time, and takes what can be taken.
-/// Where that fails, nothing was written.
-fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: Room) -> Res<Taken> {
-    let Offer { queue, cursor, .. } = offer;
-    if cursor.lease.is_none() && !queue.passes_over() {
-        return take(s, cursor, queue, room);
+/// Ends an expired lease, skips messages past their time limits, and takes what can be taken.
+/// If that fails, nothing is written.
+fn take_or_roll_back(
+    s: &DbSession<'_>,
+    candidate: &mut QueueCandidate,
+    capacity: BatchCapacity,
+) -> Res<TakenMessages> {
+    let QueueCandidate { queue, cursor, .. } = candidate;
+    if cursor.lease.is_none() && !queue.skips_old_messages() {
+        return take(s, cursor, queue, capacity);
     }
     let run = |sql| s.conn.prepare_cached(sql)?.execute([]);
     run("SAVEPOINT expiry")?;
     let taken = end_expired_lease(s, cursor, queue)
-        .and_then(|()| pass_over(s, cursor, queue))
-        .and_then(|_| take(s, cursor, queue, room));
+        .and_then(|()| skip_old(s, cursor, queue))
+        .and_then(|_| take(s, cursor, queue, capacity));
     if taken.is_err() {
         run("ROLLBACK TO expiry")?;
     }
@@ -221,21 +228,27 @@ fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: Room) -> Res<Taken> {
     taken
 }
 
-/// Keeps claims away from a cursor: due at once it would be the first that each of them meets.
-fn set_aside(s: &Session<'_>, offer: &Offer, fault: &Fault) -> Res<()> {
-    let Offer { queue, cursor, .. } = offer;
+/// Moves a cursor's due time into the future, so that claims skip it. Otherwise it would be the
+/// first candidate of every claim.
+fn quarantine(s: &DbSession<'_>, candidate: &QueueCandidate, fault: &StoreFault) -> Res<()> {
+    let QueueCandidate { queue, cursor, .. } = candidate;
     tracing::error!(error = error_chain(fault), queue = %queue.name,
         "skipped a corrupt row");
-    let due_at = s.now.0.saturating_add(i64::try_from(SET_ASIDE.as_micros()).unwrap_or(i64::MAX));
+    let due_at = s.now.0.saturating_add(i64::try_from(QUARANTINE.as_micros()).unwrap_or(i64::MAX));
     let sql = include_str!("../../sql/queries/cursor_due.sql");
     s.conn.prepare_cached(sql)?.execute((cursor.partition, cursor.group, due_at))?;
     Ok(())
 }
 
-/// A row may say too early when its cursor is due: a push moves the end of a window, and writes
-/// no cursor. True if it was so; the cursor then goes back to its true place.
-fn corrected(s: &Session<'_>, offer: &Offer, offered: &mut Offered) -> Res<bool> {
-    let Offer { queue, cursor, .. } = offer;
+/// Corrects the due time of a cursor whose row says too early a time: a push moves the end of a
+/// window without writing the cursor. Returns whether it was wrong; the cursor is then offered
+/// again at its correct place.
+fn corrected(
+    s: &DbSession<'_>,
+    candidate: &QueueCandidate,
+    candidates: &mut QueueCandidates,
+) -> Res<bool> {
+    let QueueCandidate { queue, cursor, .. } = candidate;
     if queue.window_micros() == 0 || cursor.lease.is_some() {
         return Ok(false);
     }
@@ -246,74 +259,87 @@ fn corrected(s: &Session<'_>, offer: &Offer, offered: &mut Offered) -> Res<bool>
     let sql = include_str!("../../sql/queries/cursor_due.sql");
     s.conn.prepare_cached(sql)?.execute((cursor.partition, cursor.group, due))?;
     if let Some(due_at) = due.filter(|due| *due <= s.now.0) {
-        offered.put_back(offer, due_at);
+        candidates.put_back(candidate, due_at);
     }
     Ok(true)
 }
 
-/// Rule 6; or, if nothing was taken, when there will be something.
-fn hold(s: &Session<'_>, offer: &mut Offer, request: &ClaimRequest, taken: &Taken) -> Res<()> {
-    let Offer { queue, cursor, .. } = offer;
+/// Writes the lease for the taken messages (rule 6), or the new due time if nothing was taken.
+fn hold(
+    s: &DbSession<'_>,
+    candidate: &mut QueueCandidate,
+    request: &ClaimRequest,
+    taken: &TakenMessages,
+) -> Res<()> {
+    let QueueCandidate { queue, cursor, .. } = candidate;
     let start = std::mem::replace(&mut cursor.next, taken.next);
     if !taken.messages.is_empty() {
         cursor.freed_at = s.now.0;
         (cursor.taken_at, cursor.taken_by) = (Some(s.now.0), request.worker.clone());
         let unsettled: Offsets = taken.messages.iter().map(|message| message.offset).collect();
         if request.auto_ack {
-            ledger::note_at_once(s, cursor, queue, &unsettled)?;
+            ledger::record_unleased_delivery(s, cursor, queue, &unsettled)?;
             idle::record_settled(s, cursor.group)?;
             for message in taken.messages.iter().filter(|message| message.offset < start) {
                 cursor.unpark(s, message.offset)?;
             }
         } else {
             let until = s.now.0 + queue.lease_micros();
-            let past = Past { all: unsettled.clone(), ..Past::default() };
-            cursor.lease = Some(Lease { token: request.token, until, start, unsettled, past });
+            let outcomes = LeaseOutcomes { all: unsettled.clone(), ..LeaseOutcomes::default() };
+            cursor.lease =
+                Some(CursorLease { token: request.token, until, start, unsettled, outcomes });
         }
     }
     cursor.due_at = cursor.due(s, queue)?;
     cursor.write(s)
 }
 
-/// What is still held under the token of a repeated claim.
-fn held(
-    s: &Session<'_>,
+/// The messages that are still leased under the token of a repeated claim.
+fn already_leased(
+    s: &DbSession<'_>,
     line: &QueueLine,
-    groups: &Groups,
+    groups: &LineGroups,
     token: LeaseToken,
-) -> Res<Option<Grant>> {
-    let mut gathered = Gathered::default();
+) -> Res<Option<QueueClaimResult>> {
+    let mut builder = ClaimResultBuilder::default();
     for (partition, group) in under_token(s, token)? {
         let Some((queue, _)) = groups.iter().find(|(_, id)| *id == group) else { continue };
-        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
-        let asked = match &line.selector {
+        let Some(cursor) = QueueCursor::read(s, partition, group)? else { continue };
+        let is_selected = match &line.selector {
             Selector::Partition(_, name) => *name == cursor.partition_name,
             Selector::Queue(_) | Selector::Filter { .. } => true,
         };
-        let Some(lease) = cursor.live(s.now.0).filter(|_| asked) else { continue };
+        let Some(lease) = cursor.live(s.now.0).filter(|_| is_selected) else { continue };
         let mut messages = Vec::new();
         for offset in lease.unsettled.iter() {
-            let failures = cursor.held(s, offset)?.failures;
+            let failures = cursor.retry_state(s, offset)?.failures;
             messages.push(message::read(s, partition, offset, failures)?);
         }
         let next = cursor.next;
-        gathered.add(queue, &cursor, Taken { messages, next, bytes: 0 });
+        builder.add(queue, &cursor, TakenMessages { messages, next, bytes: 0 });
     }
-    Ok(gathered.grant(Some(token), s.now))
+    Ok(builder.build(Some(token), s.now))
 }
 
-fn under_token(s: &Session<'_>, token: LeaseToken) -> Res<Vec<(i64, i64)>> {
+fn under_token(s: &DbSession<'_>, token: LeaseToken) -> Res<Vec<(i64, i64)>> {
     let sql = include_str!("../../sql/queries/cursor_by_token.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let rows = statement.query_map([token.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Tells other processes when the lease ends: should this one die, they are to look again then.
-fn hint_lease_end(s: &mut Session<'_>, line: &QueueLine, grant: &Option<Grant>) -> Res<()> {
-    let Some(Grant { lease: Some(_), lease_for, partitions }) = grant else { return Ok(()) };
-    for granted in partitions {
-        let Some(queue) = s.queue(&granted.queue)? else { continue };
+/// Notifies other processes of when the lease ends, so that they look again then if this process
+/// dies.
+fn hint_lease_end(
+    s: &mut DbSession<'_>,
+    line: &QueueLine,
+    result: &Option<QueueClaimResult>,
+) -> Res<()> {
+    let Some(QueueClaimResult { lease: Some(_), lease_for, partitions }) = result else {
+        return Ok(());
+    };
+    for claimed in partitions {
+        let Some(queue) = s.queue(&claimed.queue)? else { continue };
         let change =
             Change { partition: None, group: Some(line.group.clone()), ..queue.change(*lease_for) };
         s.hint_lease_end(change, queue.lease_micros());
@@ -321,22 +347,22 @@ fn hint_lease_end(s: &mut Session<'_>, line: &QueueLine, grant: &Option<Grant>) 
     Ok(())
 }
 
-/// A grant on its way.
+/// Collects the partitions of a claim result.
 #[derive(Default)]
-struct Gathered {
+struct ClaimResultBuilder {
     cursors: Vec<CursorId>,
     until: Option<i64>,
-    partitions: Vec<GrantedPartition>,
+    partitions: Vec<ClaimedPartition>,
 }
 
-impl Gathered {
-    fn add(&mut self, queue: &Queue, cursor: &Cursor, taken: Taken) {
+impl ClaimResultBuilder {
+    fn add(&mut self, queue: &QueueRow, cursor: &QueueCursor, taken: TakenMessages) {
         let group = i32::try_from(cursor.group).expect("groups are counted from 1, one by one");
         let partition_id = PartitionId(cursor.partition);
         self.cursors.push(CursorId { partition: partition_id, group: GroupId(group) });
         let until = cursor.lease.as_ref().map(|lease| lease.until);
         self.until = self.until.into_iter().chain(until).min();
-        self.partitions.push(GrantedPartition {
+        self.partitions.push(ClaimedPartition {
             queue: queue.name.clone(),
             partition: cursor.partition_name.clone(),
             partition_id,
@@ -344,10 +370,10 @@ impl Gathered {
         });
     }
 
-    fn grant(self, token: Option<LeaseToken>, now: Timestamp) -> Option<Grant> {
+    fn build(self, token: Option<LeaseToken>, now: Timestamp) -> Option<QueueClaimResult> {
         let Self { cursors, until, partitions } = self;
         let lease_for = until.map_or(Duration::ZERO, |until| now.until(Timestamp(until)));
         let lease = token.map(|token| LeaseId { token, cursors });
-        (!partitions.is_empty()).then_some(Grant { lease, lease_for, partitions })
+        (!partitions.is_empty()).then_some(QueueClaimResult { lease, lease_for, partitions })
     }
 }

@@ -1,90 +1,91 @@
-//! A cursor: how far one group has read one partition, and what it holds.
+//! A cursor: how far one group has read one partition, and what it has leased.
 //!
 //! # Invariants
-//! * While leased, `due_at` is the lease's end; otherwise it is possibly early, never late.
-//! * Offsets of a lease at or after its start come from the log and have no row in `retries`;
-//!   those before it were parked and still have theirs.
+//! * While leased, `due_at` is the lease's end; otherwise it may be too early, but never too late.
+//! * Offsets of a lease at or after its start come from the log and have no row in `retries`.
+//!   Offsets before it were parked and still have their row.
 
 use rusqlite::Row;
 use uuid::Uuid;
 use wakeline_core::{GroupName, LeaseToken, MessageOrder, PartitionName};
 
-use super::ledger::{self, Past};
+use super::ledger::{self, LeaseOutcomes};
 use super::offsets::Offsets;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::{Queue, Session};
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::{DbSession, QueueRow};
 
-/// A cursor and what it needs to know of its partition.
+/// A cursor with the columns of its partition that it needs.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct QueueCursor {
     pub(crate) partition: i64,
     pub(crate) group: i64,
     pub(crate) next: i64,
     pub(crate) due_at: Option<i64>,
     pub(crate) freed_at: i64,
     pub(crate) parked: i64,
-    pub(crate) lease: Option<Lease>,
+    pub(crate) lease: Option<CursorLease>,
     pub(crate) queue: i64,
     pub(crate) partition_name: PartitionName,
     /// The offset that the partition's next message gets.
     pub(crate) tail: i64,
     pub(crate) last_push_at: i64,
-    /// Messages that were deleted ahead of it, as it was read.
+    /// Number of messages ahead of it that were deleted, when it was read.
     pub(crate) gaps: i64,
-    /// When messages were last taken, and by whom.
+    /// When messages were last taken, and by which worker.
     pub(crate) taken_at: Option<i64>,
     pub(crate) taken_by: Option<String>,
-    /// What was dropped since it was read: its last lease had run out.
+    /// The offset of a message that was dropped when its expired lease was ended, if any.
     pub(crate) dropped: Option<i64>,
 }
 
-/// What a cursor holds for a consumer.
+/// The lease of a cursor.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct CursorLease {
     pub(crate) token: LeaseToken,
     pub(crate) until: i64,
-    /// The next offset before this lease.
+    /// The cursor's next offset before this lease.
     pub(crate) start: i64,
     pub(crate) unsettled: Offsets,
-    /// What it was given, and what became of it so far.
-    pub(crate) past: Past,
+    /// The leased offsets and their outcomes so far.
+    pub(crate) outcomes: LeaseOutcomes,
 }
 
-/// How a message that failed before is remembered.
+/// What `retries` stores about a message that failed before.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct RetryState {
     pub(crate) failures: u32,
     pub(crate) alone: bool,
     pub(crate) error: Option<String>,
 }
 
-impl Cursor {
-    /// A cursor by its ids.
-    pub(crate) fn read(s: &Session<'_>, partition: i64, group: i64) -> Res<Option<Self>> {
+impl QueueCursor {
+    /// Reads a cursor by its ids.
+    pub(crate) fn read(s: &DbSession<'_>, partition: i64, group: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/cursor_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((partition, group))?;
         rows.next()?.map(decode).transpose()
     }
 
-    /// A cursor by its partition and its group's name.
-    pub(crate) fn named(s: &Session<'_>, partition: i64, group: &GroupName) -> Res<Option<Self>> {
+    /// Reads a cursor by its partition and its group's name.
+    pub(crate) fn named(s: &DbSession<'_>, partition: i64, group: &GroupName) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/cursor_by_name.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((partition, group.as_str()))?;
         rows.next()?.map(decode).transpose()
     }
 
-    /// The lease, if it has not run out.
-    pub(crate) fn live(&self, now: i64) -> Option<&Lease> {
+    /// The lease, if it has not expired.
+    pub(crate) fn live(&self, now: i64) -> Option<&CursorLease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
     }
 
-    /// Writes everything that may have changed.
-    pub(crate) fn write(&self, s: &Session<'_>) -> Res<()> {
+    /// Writes all columns that may have changed.
+    pub(crate) fn write(&self, s: &DbSession<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/cursor_write.sql");
         let lease = self.lease.as_ref();
-        let [all, failed, expired, released] = lease.map(Lease::past_texts).unwrap_or_default();
+        let [all, failed, expired, released] =
+            lease.map(CursorLease::outcome_texts).unwrap_or_default();
         s.conn.prepare_cached(sql)?.execute((
             self.partition,
             self.group,
@@ -106,20 +107,21 @@ impl Cursor {
         Ok(())
     }
 
-    /// Writes what a settlement changes of a lease that goes on. Touches no index.
-    pub(crate) fn write_unsettled(&self, s: &Session<'_>) -> Res<()> {
+    /// Writes the columns that settling changes while the lease goes on. No index contains them.
+    pub(crate) fn write_unsettled(&self, s: &DbSession<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/cursor_write_unsettled.sql");
         let lease = self.lease.as_ref();
         let unsettled = lease.map(|lease| lease.unsettled.to_string());
-        let failed = lease.and_then(|lease| lease.past.failed.text());
-        let released = lease.and_then(|lease| lease.past.released.text());
+        let failed = lease.and_then(|lease| lease.outcomes.failed.text());
+        let released = lease.and_then(|lease| lease.outcomes.released.text());
         let params = (self.partition, self.group, self.parked, unsettled, failed, released);
         s.conn.prepare_cached(sql)?.execute(params)?;
         Ok(())
     }
 
-    /// Since when, or from when on, something can be taken if nothing else happens. Exact.
-    pub(crate) fn due(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+    /// The exact time, past or future, from which on something can be taken, unless something
+    /// changes before.
+    pub(crate) fn due(&self, s: &DbSession<'_>, queue: &QueueRow) -> Res<Option<i64>> {
         if let Some(lease) = &self.lease {
             return Ok(Some(lease.until));
         }
@@ -134,8 +136,8 @@ impl Cursor {
         Ok(due.map(|due| due.max(self.freed_at)))
     }
 
-    /// When the log can be read on: the head's delay has passed and the window is open.
-    fn log_due(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+    /// When reading the log can continue: the delay of its head has passed and the window is open.
+    fn log_due(&self, s: &DbSession<'_>, queue: &QueueRow) -> Res<Option<i64>> {
         if self.next >= self.tail {
             return Ok(None);
         }
@@ -148,13 +150,13 @@ impl Cursor {
         Ok(head.map(|head| (head + delay).max(window_end(queue, head, self.last_push_at))))
     }
 
-    /// The lowest offset that is parked, also while it is out under a lease again.
-    pub(crate) fn lowest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
+    /// The lowest parked offset, including offsets that are leased again.
+    pub(crate) fn lowest_parked(&self, s: &DbSession<'_>) -> Res<Option<i64>> {
         self.of_parked(s, include_str!("../../sql/queries/retry_lowest.sql"))
     }
 
-    /// When the first parked message lets the partition go on: it is due, or past its ttl.
-    fn first_parked(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+    /// When the first parked message stops blocking the partition: it is due, or past its ttl.
+    fn first_parked(&self, s: &DbSession<'_>, queue: &QueueRow) -> Res<Option<i64>> {
         let due = self.of_parked(s, include_str!("../../sql/queries/retry_first.sql"))?;
         let Some(ttl) = queue.options.ttl() else { return Ok(due) };
         let created_at = match self.lowest_parked(s)? {
@@ -165,55 +167,62 @@ impl Cursor {
         Ok(due.into_iter().chain(expires).min())
     }
 
-    fn soonest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
+    fn soonest_parked(&self, s: &DbSession<'_>) -> Res<Option<i64>> {
         self.of_parked(s, include_str!("../../sql/queries/retry_soonest.sql"))
     }
 
-    fn of_parked(&self, s: &Session<'_>, sql: &str) -> Res<Option<i64>> {
+    fn of_parked(&self, s: &DbSession<'_>, sql: &str) -> Res<Option<i64>> {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((self.partition, self.group))?;
         Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
     }
 
-    /// What is remembered of a message under the lease.
-    pub(crate) fn held(&self, s: &Session<'_>, offset: i64) -> Res<Held> {
+    /// The stored retry state of a leased message.
+    pub(crate) fn retry_state(&self, s: &DbSession<'_>, offset: i64) -> Res<RetryState> {
         if self.lease.as_ref().is_none_or(|lease| offset >= lease.start) {
-            return Ok(Held::default());
+            return Ok(RetryState::default());
         }
         let sql = include_str!("../../sql/queries/retry_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((self.partition, self.group, offset))?;
         match rows.next()? {
-            Some(row) => Ok(Held { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? }),
-            None => Ok(Held::default()),
+            Some(row) => {
+                Ok(RetryState { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? })
+            }
+            None => Ok(RetryState::default()),
         }
     }
 
-    /// Parks a message that was under the lease, or parks it anew.
-    pub(crate) fn park(&mut self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+    /// Parks a leased message, or updates its row if it was parked before.
+    pub(crate) fn park(
+        &mut self,
+        s: &DbSession<'_>,
+        offset: i64,
+        parked: &ParkedMessage,
+    ) -> Res<()> {
         let new = self.lease.as_ref().is_some_and(|lease| offset >= lease.start);
         self.write_parked(s, offset, parked)?;
         self.parked += i64::from(new);
         Ok(())
     }
 
-    fn write_parked(&self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+    fn write_parked(&self, s: &DbSession<'_>, offset: i64, parked: &ParkedMessage) -> Res<()> {
         let sql = include_str!("../../sql/queries/retry_park.sql");
-        let Parked { held, due_at } = parked;
+        let ParkedMessage { retry, due_at } = parked;
         s.conn.prepare_cached(sql)?.execute((
             self.partition,
             self.group,
             offset,
-            held.failures,
+            retry.failures,
             due_at,
-            held.alone,
-            &held.error,
+            retry.alone,
+            &retry.error,
         ))?;
         Ok(())
     }
 
-    /// Whether a message lies before the cursor: unread, parked, or under its lease.
-    pub(crate) fn has_ahead(&self, s: &Session<'_>, offset: i64) -> Res<bool> {
+    /// Whether the group has yet to settle a message: it is unread, parked or leased.
+    pub(crate) fn has_ahead(&self, s: &DbSession<'_>, offset: i64) -> Res<bool> {
         if offset >= self.next {
             return Ok(true);
         }
@@ -225,30 +234,35 @@ impl Cursor {
             && s.conn.prepare_cached(sql)?.exists((self.partition, self.group, offset))?)
     }
 
-    /// Parks a message that was done with.
-    pub(crate) fn park_again(&mut self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+    /// Parks a message that was already settled.
+    pub(crate) fn park_again(
+        &mut self,
+        s: &DbSession<'_>,
+        offset: i64,
+        parked: &ParkedMessage,
+    ) -> Res<()> {
         self.write_parked(s, offset, parked)?;
         self.parked += 1;
         Ok(())
     }
 
-    /// Forgets what was parked of a message: it is settled.
-    pub(crate) fn unpark(&mut self, s: &Session<'_>, offset: i64) -> Res<()> {
+    /// Removes the parked row of a message that is settled.
+    pub(crate) fn unpark(&mut self, s: &DbSession<'_>, offset: i64) -> Res<()> {
         let sql = include_str!("../../sql/queries/retry_remove.sql");
         let gone = s.conn.prepare_cached(sql)?.execute((self.partition, self.group, offset))?;
         self.parked -= i64::try_from(gone).expect("one row at most");
         Ok(())
     }
 
-    /// Copies a message to the dead letters and forgets it here.
-    pub(crate) fn bury(&mut self, s: &Session<'_>, offset: i64, held: &Held) -> Res<()> {
+    /// Copies a message to the dead letters and removes its parked row.
+    pub(crate) fn bury(&mut self, s: &DbSession<'_>, offset: i64, retry: &RetryState) -> Res<()> {
         let sql = include_str!("../../sql/queries/dead_letter_add.sql");
         let added = s.conn.prepare_cached(sql)?.execute((
             self.partition,
             offset,
             self.group,
-            held.failures,
-            &held.error,
+            retry.failures,
+            &retry.error,
             s.now.0,
         ))?;
         if added == 0 {
@@ -258,38 +272,48 @@ impl Cursor {
         self.unpark(s, offset)
     }
 
-    /// The text that names this cursor in errors.
+    /// The cursor's name in error messages.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}", self.partition, self.group)
     }
 }
 
+/// A message as one group of its queue sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct MessageInGroup<'a> {
+    pub(crate) group: &'a GroupName,
+    /// The group's cursor in the message's partition.
+    pub(crate) cursor: &'a QueueCursor,
+    pub(crate) offset: i64,
+}
+
 /// A message that is to be delivered again.
-pub(crate) struct Parked {
-    pub(crate) held: Held,
+pub(crate) struct ParkedMessage {
+    pub(crate) retry: RetryState,
     pub(crate) due_at: i64,
 }
 
-/// When a window lets the log be read: the producer paused, or the head is ten windows old.
-pub(crate) fn window_end(queue: &Queue, head: i64, last_push_at: i64) -> i64 {
+/// When the window of a log opens: the producer has paused for one window, or the head of the log
+/// has reached the maximum age.
+pub(crate) fn window_end(queue: &QueueRow, head: i64, last_push_at: i64) -> i64 {
     let window = queue.window_micros();
     let age_max = window * i64::from(wakeline_core::QueueOptions::WINDOW_AGE_MAX);
     (last_push_at + window).min(head + age_max)
 }
 
-/// When the message at an offset, or the next one after it, was pushed.
-pub(crate) fn created_at(s: &Session<'_>, partition: i64, offset: i64) -> Res<Option<i64>> {
+/// When the first message at or after an offset was pushed.
+pub(crate) fn created_at(s: &DbSession<'_>, partition: i64, offset: i64) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/message_created.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((partition, offset))?;
     Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
 }
 
-fn decode(row: &Row<'_>) -> Res<Cursor> {
+fn decode(row: &Row<'_>) -> Res<QueueCursor> {
     let (partition, group): (i64, i64) = (row.get(0)?, row.get(1)?);
     let name = || format!("{partition}/{group}");
     let partition_name: String = row.get(11)?;
-    Ok(Cursor {
+    Ok(QueueCursor {
         partition,
         group,
         next: row.get(2)?,
@@ -308,11 +332,11 @@ fn decode(row: &Row<'_>) -> Res<Cursor> {
     })
 }
 
-fn decode_lease(row: &Row<'_>) -> Res<Option<Lease>> {
+fn decode_lease(row: &Row<'_>) -> Res<Option<CursorLease>> {
     let Some(token) = row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)? else {
         return Ok(None);
     };
-    let name = || -> Result<String, Fault> {
+    let name = || -> Result<String, StoreFault> {
         Ok(format!("{}/{}", row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
     };
     let token = match Uuid::from_slice(token) {
@@ -327,6 +351,6 @@ fn decode_lease(row: &Row<'_>) -> Res<Option<Lease>> {
             return Err(corrupt("cursor", name()?)(error));
         }
     };
-    let past = ledger::read_past(row, 16, row.get(0)?)?;
-    Ok(Some(Lease { token, until, start, unsettled, past }))
+    let outcomes = ledger::read_outcomes(row, 16, row.get(0)?)?;
+    Ok(Some(CursorLease { token, until, start, unsettled, outcomes }))
 }

@@ -1,4 +1,4 @@
-//! How queues, partitions and groups come to be, and where groups begin.
+//! Creates queues, partitions and groups, and determines where groups start to read.
 //!
 //! # Invariants
 //! * Every group of a queue has a cursor for every partition of the queue.
@@ -13,23 +13,27 @@ use wakeline_core::{
 use super::cursor::{created_at, window_end};
 use super::gap;
 use super::idle;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::{Queue, Session};
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::{DbSession, QueueRow};
 
-/// A queue; made with the default options if it does not exist.
-pub(crate) fn ensure_queue(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
+/// Returns a queue. It is created with the default options if it does not exist.
+pub(crate) fn ensure_queue(s: &mut DbSession<'_>, name: &QueueName) -> Res<Arc<QueueRow>> {
     match s.queue(name)? {
         Some(queue) => Ok(queue),
-        None => make_queue(s, name, name.derived_scope()),
+        None => {
+            let (namespace, task) = name.derived_scope();
+            make_queue(s, name, namespace, task)
+        }
     }
 }
 
-/// Makes a queue, its partition `Default`, and the groups that were waiting for it.
+/// Creates a queue, its partition `Default`, and the groups that subscribed before it existed.
 pub(crate) fn make_queue(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     name: &QueueName,
-    (namespace, task): (Option<Namespace>, Option<TaskName>),
-) -> Res<Arc<Queue>> {
+    namespace: Option<Namespace>,
+    task: Option<TaskName>,
+) -> Res<Arc<QueueRow>> {
     let sql = include_str!("../../sql/queries/queue_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         name.as_str(),
@@ -40,24 +44,24 @@ pub(crate) fn make_queue(
     ))?;
     let queue = s.queue(name)?.expect("it was just added");
     ensure_partition(s, &queue, &PartitionName::default_partition())?;
-    for waiting in remembered(s, &queue)? {
-        let Remembered { group, subscription, at } = waiting;
-        add_group(s, &queue, &group, (subscription, at))?;
+    for group in early_subscriptions(s, &queue)? {
+        add_group(s, &queue, &group)?;
     }
     let sql = include_str!("../../sql/queries/subscription_done.sql");
     s.conn.prepare_cached(sql)?.execute([name.as_str()])?;
     Ok(queue)
 }
 
-/// Options as the database keeps them.
+/// Encodes options for the database.
 pub(crate) fn options_text(options: &QueueOptions) -> String {
     serde_json::to_string(options).expect("numbers and words become JSON")
 }
 
-/// A partition; made if it does not exist, with a cursor for every group of the queue.
+/// Returns a partition. It is created if it does not exist, with a cursor for every group of the
+/// queue.
 pub(crate) fn ensure_partition(
-    s: &mut Session<'_>,
-    queue: &Queue,
+    s: &mut DbSession<'_>,
+    queue: &QueueRow,
     name: &PartitionName,
 ) -> Res<i64> {
     if let Some(id) = s.partition(queue, name)? {
@@ -71,44 +75,51 @@ pub(crate) fn ensure_partition(
     Ok(id)
 }
 
-/// Begins the group of a line in every queue that it speaks of; remembers where it is to begin
-/// in those that come later. Returns the queues with the group's id in each.
-pub(crate) fn begin(
-    s: &mut Session<'_>,
+/// Creates the group of a line in every matching queue, and stores where it starts to read in
+/// queues that are created later. Returns the queues with the group's id in each.
+pub(crate) fn create_missing(
+    s: &mut DbSession<'_>,
     line: &QueueLine,
     subscription: Subscription,
-) -> Res<Vec<(Arc<Queue>, i64)>> {
+) -> Res<Vec<(Arc<QueueRow>, i64)>> {
     let queues = s.matching(&line.selector)?;
     let found = !queues.is_empty();
-    let mut begun = Vec::with_capacity(queues.len());
+    let mut created = Vec::with_capacity(queues.len());
     for queue in queues {
         let group = match s.group(&queue, &line.group)? {
             Some(group) => group,
-            None => add_group(s, &queue, &line.group, (subscription, s.now))?,
+            None => {
+                let name = line.group.clone();
+                add_group(s, &queue, &NewGroup { name, subscription, at: s.now })?
+            }
         };
-        begun.push((queue, group));
+        created.push((queue, group));
     }
-    if outlasts(line, subscription, found) && !knows(s, line)? {
-        remember(s, line, subscription)?;
+    if applies_to_later_queues(line, subscription, found) && !is_subscription_stored(s, line)? {
+        store_subscription(s, line, subscription)?;
     }
-    Ok(begun)
+    Ok(created)
 }
 
-/// Whether a subscription counts for queues that come later.
-pub(crate) fn outlasts(line: &QueueLine, subscription: Subscription, found: bool) -> bool {
+/// Whether a subscription also applies to queues that are created later.
+pub(crate) fn applies_to_later_queues(
+    line: &QueueLine,
+    subscription: Subscription,
+    found: bool,
+) -> bool {
     let lasting = subscription != Subscription::All && !line.group.is_queue_mode();
     lasting && (!found || matches!(line.selector, Selector::Filter { .. }))
 }
 
-/// Whether it is remembered already where the group of a line begins in later queues.
-pub(crate) fn knows(s: &Session<'_>, line: &QueueLine) -> Res<bool> {
+/// Whether the subscription for later queues is already stored.
+pub(crate) fn is_subscription_stored(s: &DbSession<'_>, line: &QueueLine) -> Res<bool> {
     let (queue, namespace, task) = scope(&line.selector);
     let sql = include_str!("../../sql/queries/subscription_known.sql");
     let params = (line.group.as_str(), queue, namespace, task);
     Ok(s.conn.prepare_cached(sql)?.exists(params)?)
 }
 
-/// What a selector says of later queues: their name, namespace and task.
+/// The name, namespace and task of the queues that a selector matches.
 fn scope(selector: &Selector) -> (Option<&str>, Option<&str>, Option<&str>) {
     match selector {
         Selector::Queue(queue) | Selector::Partition(queue, _) => {
@@ -120,17 +131,13 @@ fn scope(selector: &Selector) -> (Option<&str>, Option<&str>, Option<&str>) {
     }
 }
 
-/// Begins a group in a queue.
-fn add_group(
-    s: &mut Session<'_>,
-    queue: &Queue,
-    name: &GroupName,
-    (subscription, at): (Subscription, Timestamp),
-) -> Res<i64> {
+/// Creates a group in a queue.
+fn add_group(s: &mut DbSession<'_>, queue: &QueueRow, new: &NewGroup) -> Res<i64> {
+    let NewGroup { name, subscription, at } = new;
     if let Some(group) = s.group(queue, name)? {
         return Ok(group);
     }
-    let subscription = if name.is_queue_mode() { Subscription::All } else { subscription };
+    let subscription = if name.is_queue_mode() { Subscription::All } else { *subscription };
     let (mode, from) = mode_columns(subscription);
     idle::resume(s, queue)?;
     let sql = include_str!("../../sql/queries/group_add.sql");
@@ -150,25 +157,34 @@ fn add_group(
         _ => drop(statement.execute((queue.id, group))?),
     }
     if let Subscription::From(from) = subscription {
-        start_from(s, queue, group, (from, None))?;
+        start_from(s, queue, group, StartPosition { from, partition: None })?;
     }
     Ok(group)
 }
 
-/// Moves a group's cursors, which stand at the tails, back to what was pushed since a moment.
+/// Where a group starts to read.
+pub(crate) struct StartPosition<'a> {
+    /// At the first message that was pushed since this time.
+    pub(crate) from: Timestamp,
+    /// Only in this partition, instead of in all.
+    pub(crate) partition: Option<&'a PartitionName>,
+}
+
+/// Moves a group's cursors, which are at the tails, back to the messages pushed since a time.
 pub(crate) fn start_from(
-    s: &Session<'_>,
-    queue: &Queue,
+    s: &DbSession<'_>,
+    queue: &QueueRow,
     group: i64,
-    (from, only): (Timestamp, Option<&PartitionName>),
+    start: StartPosition<'_>,
 ) -> Res<()> {
+    let StartPosition { from, partition: only } = start;
     let sql = include_str!("../../sql/queries/partition_pushed_since.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((queue.id, from.0, only.map(PartitionName::as_str)))?;
     while let Some(row) = rows.next()? {
         let (partition, tail, last_push_at): (i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?);
-        let next = first_since(s, partition, (tail, from.0))?;
+        let next = first_since(s, partition, tail, from.0)?;
         if let Some(head) = created_at(s, partition, next)?.filter(|_| next < tail) {
             let due = (head + queue.delay_micros()).max(window_end(queue, head, last_push_at));
             let sql = include_str!("../../sql/queries/cursor_start.sql");
@@ -178,23 +194,23 @@ pub(crate) fn start_from(
     Ok(())
 }
 
-/// The first offset whose message was pushed at or after a moment: times ascend with offsets, and
-/// what is no longer stored is older than what is.
-pub(crate) fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res<i64> {
+/// The first offset whose message was pushed at or after a time. Push times ascend with offsets,
+/// and removed messages are older than stored ones, so this is a binary search.
+pub(crate) fn first_since(s: &DbSession<'_>, partition: i64, tail: i64, from: i64) -> Res<i64> {
     let (mut low, mut high) = (0, tail);
     while low < high {
         let middle = low + (high - low) / 2;
         match created_at(s, partition, middle)? {
             Some(at) if at < from => low = middle + 1,
-            // Also where nothing is stored from there on: the end of the log may be a gap.
+            // Also if nothing is stored from there on, because the end of the log may be a gap.
             _ => high = middle,
         }
     }
-    // There may be nothing stored there.
-    gap::next_stored(s, partition, (low, tail))
+    // The offset itself may be a gap.
+    gap::next_stored(s, partition, low, tail)
 }
 
-fn remember(s: &Session<'_>, line: &QueueLine, subscription: Subscription) -> Res<()> {
+fn store_subscription(s: &DbSession<'_>, line: &QueueLine, subscription: Subscription) -> Res<()> {
     let (queue, namespace, task) = scope(&line.selector);
     let (mode, from) = mode_columns(subscription);
     let sql = include_str!("../../sql/queries/subscription_add.sql");
@@ -203,14 +219,16 @@ fn remember(s: &Session<'_>, line: &QueueLine, subscription: Subscription) -> Re
     Ok(())
 }
 
-/// A subscription that was made before its queue.
-struct Remembered {
-    group: GroupName,
+/// A group to create, and the subscription that decides where it starts to read.
+struct NewGroup {
+    name: GroupName,
     subscription: Subscription,
+    /// When the subscription was made, possibly before its queue existed.
     at: Timestamp,
 }
 
-fn remembered(s: &Session<'_>, queue: &Queue) -> Res<Vec<Remembered>> {
+/// The groups that subscribed to a queue before it existed.
+fn early_subscriptions(s: &DbSession<'_>, queue: &QueueRow) -> Res<Vec<NewGroup>> {
     let sql = include_str!("../../sql/queries/subscription_matching.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((
@@ -223,8 +241,8 @@ fn remembered(s: &Session<'_>, queue: &Queue) -> Res<Vec<Remembered>> {
         let id: i64 = row.get(0)?;
         let group: String = row.get(1)?;
         let mode: String = row.get(2)?;
-        found.push(Remembered {
-            group: GroupName::new(group).map_err(corrupt("subscription", id))?,
+        found.push(NewGroup {
+            name: GroupName::new(group).map_err(corrupt("subscription", id))?,
             subscription: subscription("subscription", id, (&mode, row.get(3)?))?,
             at: Timestamp(row.get(4)?),
         });
@@ -240,16 +258,16 @@ pub(crate) fn mode_columns(subscription: Subscription) -> (&'static str, Option<
     }
 }
 
-/// A subscription from its columns.
+/// Decodes a subscription from its columns.
 pub(crate) fn subscription(
     what: &'static str,
     id: i64,
     columns: (&str, Option<i64>),
-) -> Result<Subscription, Fault> {
+) -> Result<Subscription, StoreFault> {
     match columns {
         ("all", None) => Ok(Subscription::All),
         ("new", None) => Ok(Subscription::New),
         ("from", Some(from)) => Ok(Subscription::From(Timestamp(from))),
-        (mode, _) => Err(corrupt(what, id)(format!("{mode:?} is not where a group begins"))),
+        (mode, _) => Err(corrupt(what, id)(format!("{mode:?} is not a valid subscription mode"))),
     }
 }

@@ -1,31 +1,32 @@
-//! Groups that nobody polls any more: they hold no messages back, and count against no limit.
+//! Idle groups, which no consumer polls any more: they retain no messages, and count against no
+//! limit.
 //!
 //! # Invariants
-//! * A poll is recorded only if the recorded one is old: most polls write nothing.
+//! * A poll is recorded only if the last recorded poll is old, so that most polls write nothing.
 
 use wakeline_core::{QueueLine, QueueOptions, Timestamp};
 
 use crate::error::Res;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// What is recorded of a group's polls.
+/// The recorded polls of a group.
 pub(crate) struct Polls {
-    /// The last one that was recorded.
+    /// Time of the last recorded poll.
     pub(crate) polled_at: Timestamp,
-    /// Whether it has ever settled anything.
+    /// Whether the group has ever settled a message.
     pub(crate) settled: bool,
 }
 
 impl Polls {
-    /// Since when the group is idle, if it is.
+    /// The time since which the group has been idle, if it is idle.
     pub(crate) fn idle_since(&self, options: &QueueOptions, now: Timestamp) -> Option<Timestamp> {
         let after = options.group_idle_after(self.settled)?;
         Some(self.polled_at.plus(after)).filter(|since| *since <= now)
     }
 }
 
-/// Whether a poll of a group is to be recorded.
-pub(crate) fn is_poll_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<bool> {
+/// Whether a poll of a group should be recorded now.
+pub(crate) fn is_poll_due(s: &DbSession<'_>, queue: &QueueRow, group: i64) -> Res<bool> {
     let sql = include_str!("../../sql/queries/group_poll.sql");
     let polls = s.conn.prepare_cached(sql)?.query_row([group], |row| {
         Ok(Polls { polled_at: Timestamp(row.get(0)?), settled: row.get(1)? })
@@ -34,8 +35,8 @@ pub(crate) fn is_poll_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<boo
     Ok(polls.polled_at.plus(recorded_after) <= s.now)
 }
 
-/// Records a poll of a group, if that is due.
-pub(crate) fn record_poll(s: &Session<'_>, queue: &Queue, group: i64) -> Res<()> {
+/// Records a poll of a group, if the last recorded one is old.
+pub(crate) fn record_poll(s: &DbSession<'_>, queue: &QueueRow, group: i64) -> Res<()> {
     if is_poll_due(s, queue, group)? {
         resume(s, queue)?;
         let sql = include_str!("../../sql/queries/group_polled.sql");
@@ -44,8 +45,8 @@ pub(crate) fn record_poll(s: &Session<'_>, queue: &Queue, group: i64) -> Res<()>
     Ok(())
 }
 
-/// Records that the groups of lines are polled, by those who wait.
-pub(crate) fn record_polls(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<()> {
+/// Records polls for the groups of lines, because their waiters count as polling.
+pub(crate) fn record_polls(s: &mut DbSession<'_>, lines: &[QueueLine]) -> Res<()> {
     for line in lines {
         for queue in s.matching(&line.selector)? {
             if let Some(group) = s.group(&queue, &line.group)? {
@@ -56,17 +57,17 @@ pub(crate) fn record_polls(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<()> 
     Ok(())
 }
 
-/// Records that a group has settled something.
-pub(crate) fn record_settled(s: &Session<'_>, group: i64) -> Res<()> {
+/// Records that a group has settled a message.
+pub(crate) fn record_settled(s: &DbSession<'_>, group: i64) -> Res<()> {
     let sql = include_str!("../../sql/queries/group_settled.sql");
     s.conn.prepare_cached(sql)?.execute([group])?;
     Ok(())
 }
 
-/// Counts all groups of a queue as polled if every one of them is idle: somebody comes back after a
-/// time in which nobody polled. Otherwise the first one to come back would take from the others
-/// what they have yet to read.
-pub(crate) fn resume(s: &Session<'_>, queue: &Queue) -> Res<()> {
+/// If all groups of a queue are idle, records a poll for each of them, because consumers come back
+/// after a time without any polls. Otherwise only the first group to come back would retain
+/// messages, and the others would lose what they have not read.
+pub(crate) fn resume(s: &DbSession<'_>, queue: &QueueRow) -> Res<()> {
     if groups(s, queue)?.1.is_empty() {
         let sql = include_str!("../../sql/queries/group_polled_all.sql");
         s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
@@ -74,15 +75,15 @@ pub(crate) fn resume(s: &Session<'_>, queue: &Queue) -> Res<()> {
     Ok(())
 }
 
-/// The groups of a queue that count against its limits and hold messages back: those that are not
-/// idle; or all of them, where all are.
-pub(crate) fn holding(s: &Session<'_>, queue: &Queue) -> Res<Vec<i64>> {
+/// The groups of a queue that count against its limits and retain messages: those that are not
+/// idle, or all groups if all are idle.
+pub(crate) fn retaining_groups(s: &DbSession<'_>, queue: &QueueRow) -> Res<Vec<i64>> {
     let (all, in_use) = groups(s, queue)?;
     Ok(if in_use.is_empty() { all } else { in_use })
 }
 
-/// All groups of a queue, and those that are not idle.
-fn groups(s: &Session<'_>, queue: &Queue) -> Res<(Vec<i64>, Vec<i64>)> {
+/// All groups of a queue, and those of them that are not idle.
+fn groups(s: &DbSession<'_>, queue: &QueueRow) -> Res<(Vec<i64>, Vec<i64>)> {
     let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/group_polls.sql"))?;
     let mut rows = statement.query([queue.id])?;
     let (mut all, mut in_use) = (Vec::new(), Vec::new());

@@ -1,30 +1,31 @@
-//! The ledger: how every lease ended, and to whom a message was delivered.
+//! The ledger: how every lease ended, and to which workers a message was delivered.
 //!
 //! # Invariants
-//! * A lease that is out is told by its cursor; its end writes one entry, in the same transaction.
-//! * A lease that ran out reads the same before its cursor is looked at again and after it.
+//! * The cursor holds the state of a live lease. Ending the lease writes one entry in the same
+//!   transaction.
+//! * An expired lease reads the same before and after its cursor is processed.
 
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{GroupName, Timestamp};
 use wakeline_store::{DeliveryOutcome, Housekeeping, LedgerEntry};
 
-use super::cursor::{Cursor, Lease};
+use super::cursor::{CursorLease, MessageInGroup, QueueCursor};
 use super::offsets::Offsets;
 use crate::error::{Res, corrupt};
-use crate::session::{Queue, Session, micros};
+use crate::session::{DbSession, QueueRow, micros};
 
-/// What became of the messages of a lease, as far as it was not completed.
+/// The outcomes of the messages of a lease. Messages in no set but `all` were completed.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    /// All that it was given.
+pub(crate) struct LeaseOutcomes {
+    /// All offsets of the lease.
     pub(crate) all: Offsets,
     pub(crate) failed: Offsets,
     pub(crate) expired: Offsets,
     pub(crate) released: Offsets,
 }
 
-impl Past {
-    /// How it ended for a message that is not open.
+impl LeaseOutcomes {
+    /// The outcome of a message that is no longer unsettled.
     fn outcome(&self, offset: i64) -> DeliveryOutcome {
         if self.failed.contains(offset) {
             DeliveryOutcome::Failed
@@ -38,52 +39,64 @@ impl Past {
     }
 }
 
-/// What the messages end as that are unsettled when a lease ends.
+/// The outcome of the messages that are unsettled when a lease ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// The lease ran out.
+pub(crate) enum UnsettledOutcome {
+    /// The lease expired.
     Expired,
-    /// It was given back; or there are none left.
+    /// The lease was released, or has no unsettled messages left.
     Released,
 }
 
-/// Writes how the lease of a cursor ends, unless its queue keeps no ledger.
-pub(crate) fn note(s: &Session<'_>, cursor: &Cursor, queue: &Queue, rest: Rest) -> Res<()> {
+/// Records the end of a cursor's lease, unless its queue keeps no ledger.
+pub(crate) fn record_lease_end(
+    s: &DbSession<'_>,
+    cursor: &QueueCursor,
+    queue: &QueueRow,
+    rest: UnsettledOutcome,
+) -> Res<()> {
     let Some(lease) = &cursor.lease else { return Ok(()) };
-    let with_rest = |own: &Offsets, kind: Rest| match rest == kind {
-        true => own.iter().chain(lease.unsettled.iter()).fold(Offsets::default(), |mut all, o| {
-            all.insert(o);
-            all
-        }),
-        false => own.clone(),
+    let with_rest = |own: &Offsets, kind: UnsettledOutcome| {
+        let mut offsets = own.clone();
+        if rest == kind {
+            lease.unsettled.iter().for_each(|offset| offsets.insert(offset));
+        }
+        offsets
     };
-    let past = &lease.past;
-    let ended = if rest == Rest::Expired { lease.until } else { s.now.0 };
-    let entry = Ended {
+    let outcomes = &lease.outcomes;
+    let ended = if rest == UnsettledOutcome::Expired { lease.until } else { s.now.0 };
+    let entry = NewLedgerEntry {
+        all: outcomes.all.clone(),
         token: Some(lease.token.0.into_bytes()),
         until: lease.until,
         ended,
-        failed: past.failed.clone(),
-        expired: with_rest(&past.expired, Rest::Expired),
-        released: with_rest(&past.released, Rest::Released),
+        failed: outcomes.failed.clone(),
+        expired: with_rest(&outcomes.expired, UnsettledOutcome::Expired),
+        released: with_rest(&outcomes.released, UnsettledOutcome::Released),
     };
-    write(s, cursor, queue, (&past.all, entry))
+    write(s, cursor, queue, &entry)
 }
 
-/// Writes what is settled as it is delivered.
-pub(crate) fn note_at_once(
-    s: &Session<'_>,
-    cursor: &Cursor,
-    queue: &Queue,
+/// Records a delivery that is settled at once, without a lease.
+pub(crate) fn record_unleased_delivery(
+    s: &DbSession<'_>,
+    cursor: &QueueCursor,
+    queue: &QueueRow,
     all: &Offsets,
 ) -> Res<()> {
-    let entry = Ended { until: s.now.0, ended: s.now.0, ..Ended::default() };
-    write(s, cursor, queue, (all, entry))
+    let entry = NewLedgerEntry {
+        all: all.clone(),
+        until: s.now.0,
+        ended: s.now.0,
+        ..NewLedgerEntry::default()
+    };
+    write(s, cursor, queue, &entry)
 }
 
-/// An entry on its way.
+/// The columns of a new ledger entry.
 #[derive(Default)]
-struct Ended {
+struct NewLedgerEntry {
+    all: Offsets,
     token: Option<[u8; 16]>,
     until: i64,
     ended: i64,
@@ -93,12 +106,12 @@ struct Ended {
 }
 
 fn write(
-    s: &Session<'_>,
-    cursor: &Cursor,
-    queue: &Queue,
-    (all, entry): (&Offsets, Ended),
+    s: &DbSession<'_>,
+    cursor: &QueueCursor,
+    queue: &QueueRow,
+    entry: &NewLedgerEntry,
 ) -> Res<()> {
-    let (Some((first, last)), Some(taken_at)) = (all.bounds(), cursor.taken_at) else {
+    let (Some((first, last)), Some(taken_at)) = (entry.all.bounds(), cursor.taken_at) else {
         return Ok(());
     };
     if queue.options.ledger_secs == 0 {
@@ -116,7 +129,7 @@ fn write(
         entry.until,
         entry.ended,
         entry.ended.saturating_add(micros(queue.options.ledger_secs)),
-        all.to_string(),
+        entry.all.to_string(),
         entry.failed.text(),
         entry.expired.text(),
         entry.released.text(),
@@ -124,8 +137,8 @@ fn write(
     Ok(())
 }
 
-/// The deliveries of a message that have ended, or are of the past.
-pub(crate) fn of_message(s: &Session<'_>, partition: i64, offset: i64) -> Res<Vec<LedgerEntry>> {
+/// The deliveries of a message whose leases have ended.
+pub(crate) fn of_message(s: &DbSession<'_>, partition: i64, offset: i64) -> Res<Vec<LedgerEntry>> {
     let sql = include_str!("../../sql/queries/ledger_list.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((partition, offset, s.now.0))?;
@@ -136,27 +149,29 @@ pub(crate) fn of_message(s: &Session<'_>, partition: i64, offset: i64) -> Res<Ve
     Ok(entries)
 }
 
-/// The delivery of a message under the lease of a cursor, if it is of it.
+/// The delivery of a message under a cursor's current lease, if the lease includes the message.
 pub(crate) fn of_cursor(
-    s: &Session<'_>,
-    cursor: &Cursor,
-    queue: &Queue,
-    (offset, group): (i64, &GroupName),
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    message: MessageInGroup<'_>,
 ) -> Option<LedgerEntry> {
+    let MessageInGroup { group, cursor, offset } = message;
     let lease = cursor.lease.as_ref()?;
-    let past = &lease.past;
-    let offered_at = cursor.taken_at.filter(|_| past.all.contains(offset))?;
+    let outcomes = &lease.outcomes;
+    let offered_at = cursor.taken_at.filter(|_| outcomes.all.contains(offset))?;
     let kept = queue.options.ledger_secs;
     let over = lease.until <= s.now.0;
     if over && (kept == 0 || lease.until.saturating_add(micros(kept)) <= s.now.0) {
         return None;
     }
-    let outcome = match lease.unsettled.contains(offset) {
-        true if over => DeliveryOutcome::Expired,
-        true => DeliveryOutcome::Open,
-        false => past.outcome(offset),
+    let outcome = if !lease.unsettled.contains(offset) {
+        outcomes.outcome(offset)
+    } else if over {
+        DeliveryOutcome::Expired
+    } else {
+        DeliveryOutcome::Open
     };
-    let (first_offset, last_offset) = past.all.bounds()?;
+    let (first_offset, last_offset) = outcomes.all.bounds()?;
     Some(LedgerEntry {
         offered_at: Timestamp(offered_at),
         ended_at: over.then_some(Timestamp(lease.until)),
@@ -166,16 +181,16 @@ pub(crate) fn of_cursor(
         outcome,
         first_offset,
         last_offset,
-        messages: past.all.iter().count() as u64,
+        messages: outcomes.all.iter().count() as u64,
     })
 }
 
-/// Columns: group_id, its name, worker, times, first and last offset, sets.
+/// Columns: group_id, its name, worker, times, first and last offset, sets of offsets.
 fn decode(row: &Row<'_>, offset: i64) -> Res<Option<LedgerEntry>> {
     let group: i64 = row.get(0)?;
     let name: String = row.get(1)?;
-    let past = read_past(row, 8, group)?;
-    if !past.all.contains(offset) {
+    let outcomes = read_outcomes(row, 8, group)?;
+    if !outcomes.all.contains(offset) {
         return Ok(None);
     }
     Ok(Some(LedgerEntry {
@@ -184,22 +199,22 @@ fn decode(row: &Row<'_>, offset: i64) -> Res<Option<LedgerEntry>> {
         group: GroupName::new(name).map_err(corrupt("group", group))?,
         worker: row.get(2)?,
         leased_until: Timestamp(row.get(4)?),
-        outcome: past.outcome(offset),
+        outcome: outcomes.outcome(offset),
         first_offset: row.get(6)?,
         last_offset: row.get(7)?,
-        messages: past.all.iter().count() as u64,
+        messages: outcomes.all.iter().count() as u64,
     }))
 }
 
-/// Reads four sets, from a column on. One that is not there is empty.
-pub(crate) fn read_past(row: &Row<'_>, first: usize, id: i64) -> Res<Past> {
+/// Reads four sets of offsets, starting at a column. NULL is an empty set.
+pub(crate) fn read_outcomes(row: &Row<'_>, first: usize, id: i64) -> Res<LeaseOutcomes> {
     let set = |column: usize| -> Res<Offsets> {
         match row.get::<_, Option<String>>(column)? {
             Some(text) => text.parse().map_err(corrupt("ledger", id)),
             None => Ok(Offsets::default()),
         }
     };
-    Ok(Past {
+    Ok(LeaseOutcomes {
         all: set(first)?,
         failed: set(first + 1)?,
         expired: set(first + 2)?,
@@ -207,24 +222,24 @@ pub(crate) fn read_past(row: &Row<'_>, first: usize, id: i64) -> Res<Past> {
     })
 }
 
-/// Forgets some entries that were kept for long enough. True if there may be more.
-pub(crate) fn forget(s: &Session<'_>, how: Housekeeping) -> Res<bool> {
+/// Deletes some entries that are past their retention. Returns whether there may be more.
+pub(crate) fn forget(s: &DbSession<'_>, how: Housekeeping) -> Res<bool> {
     let sql = include_str!("../../sql/queries/ledger_forget.sql");
     let most = how.rows_max.max(1);
     let gone = s.conn.prepare_cached(sql)?.execute((s.now.0, most))?;
     Ok(gone >= most as usize)
 }
 
-/// When there is something to forget.
-pub(crate) fn first_due(s: &Session<'_>) -> Res<Option<i64>> {
+/// When the first entry is past its retention.
+pub(crate) fn first_due(s: &DbSession<'_>) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/ledger_first.sql");
     Ok(s.conn.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?)
 }
 
-impl Lease {
-    /// The sets as the cursor's row keeps them.
-    pub(super) fn past_texts(&self) -> [Option<String>; 4] {
-        let Past { all, failed, expired, released } = &self.past;
+impl CursorLease {
+    /// The sets of offsets, encoded for the cursor's row.
+    pub(super) fn outcome_texts(&self) -> [Option<String>; 4] {
+        let LeaseOutcomes { all, failed, expired, released } = &self.outcomes;
         [all.text(), failed.text(), expired.text(), released.text()]
     }
 }

@@ -1,71 +1,71 @@
-//! The partitions of a line in the order in which they are offered.
+//! The partitions of a line, in the order in which claims consider them.
 //!
 //! # Invariants
-//! * Walks the index of due times from its beginning: what it costs does not depend on how many
-//!   partitions there are, or on what lies in them. Only partitions with a priority of their own
-//!   are looked at one by one.
+//! * This walks the index of due times from its beginning, so its cost does not depend on the
+//!   number of partitions or messages. Only partitions with a priority of their own are read one by
+//!   one.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use wakeline_core::Selector;
 
-use super::cursor::Cursor;
+use super::cursor::QueueCursor;
 use crate::error::Res;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// Candidates that are read from one group at a time.
+/// Number of candidates that are read from a group at a time.
 const CHUNK_LEN: i64 = 32;
 
-/// A cursor that may have something.
+/// A candidate in the index of due times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct DuePartition {
     due_at: i64,
     partition: i64,
 }
 
-/// One queue of a line and its group there: the partitions of one priority.
-struct Source {
-    queue: Arc<Queue>,
+/// Partitions of one queue that share one priority, with the line's group there.
+struct CandidateSource {
+    queue: Arc<QueueRow>,
     group: i64,
-    /// The priority of the queue, then that of the partitions.
+    /// The priority of the queue, then the priority of the partitions.
     priority: (i32, i32),
-    /// Partitions that belong to other sources of the queue.
-    elsewhere: HashSet<i64>,
-    /// Read, not offered yet, in order.
-    ahead: VecDeque<Place>,
-    /// Where the next chunk begins; `None` if there is none.
-    after: Option<Place>,
+    /// Partitions of the queue that belong to other sources.
+    in_other_sources: HashSet<i64>,
+    /// Candidates that were read but not offered yet, in order.
+    ahead: VecDeque<DuePartition>,
+    /// Where the next chunk begins, or `None` after the last chunk.
+    after: Option<DuePartition>,
 }
 
-/// The cursors of a line that may have something now, in order.
-pub(crate) struct Offered {
-    sources: Vec<Source>,
+/// The cursors of a line that may have messages now, in order.
+pub(crate) struct QueueCandidates {
+    sources: Vec<CandidateSource>,
     now: i64,
 }
 
 /// A cursor that is offered to a request.
-pub(crate) struct Offer {
+pub(crate) struct QueueCandidate {
     pub(crate) source: usize,
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) cursor: Cursor,
+    pub(crate) queue: Arc<QueueRow>,
+    pub(crate) cursor: QueueCursor,
 }
 
-impl Offered {
-    /// `groups`: the queues of the line with the id of its group in each.
+impl QueueCandidates {
+    /// `groups` are the queues of the line with the id of its group in each.
     pub(crate) fn new(
-        s: &mut Session<'_>,
+        s: &mut DbSession<'_>,
         selector: &Selector,
-        groups: &[(Arc<Queue>, i64)],
+        groups: &[(Arc<QueueRow>, i64)],
     ) -> Res<Self> {
-        let start = Place { due_at: i64::MIN, partition: i64::MIN };
+        let start = DuePartition { due_at: i64::MIN, partition: i64::MIN };
         let mut sources = Vec::with_capacity(groups.len());
         for (queue, group) in groups {
-            let mut source = Source {
+            let mut source = CandidateSource {
                 queue: Arc::clone(queue),
                 group: *group,
                 priority: (queue.options.priority, 0),
-                elsewhere: HashSet::new(),
+                in_other_sources: HashSet::new(),
                 ahead: VecDeque::new(),
                 after: Some(start.clone()),
             };
@@ -73,10 +73,10 @@ impl Offered {
                 source.after = None;
                 source.ahead.extend(
                     s.partition(&source.queue, name)?
-                        .map(|partition| Place { due_at: i64::MIN, partition }),
+                        .map(|partition| DuePartition { due_at: i64::MIN, partition }),
                 );
             } else if !queue.options.partition_priorities.is_empty() {
-                sources.extend(source.set_apart(s)?);
+                sources.extend(source.split_by_priority(s)?);
             }
             sources.push(source);
         }
@@ -84,32 +84,32 @@ impl Offered {
         Ok(Self { sources, now: s.now.0 })
     }
 
-    /// The next cursor that was due: of the highest priority the oldest.
-    pub(crate) fn next(&mut self, s: &Session<'_>) -> Res<Option<Offer>> {
-        let mut best: Option<(usize, Place)> = None;
+    /// The next due cursor: highest priority first, then earliest due time.
+    pub(crate) fn next(&mut self, s: &DbSession<'_>) -> Res<Option<QueueCandidate>> {
+        let mut best: Option<(usize, DuePartition)> = None;
         for at in 0..self.sources.len() {
             if best.as_ref().is_some_and(|(other, _)| self.priority(*other) > self.priority(at)) {
                 break;
             }
             let now = self.now;
-            let Some(place) = self.sources[at].peek(s, now)? else { continue };
-            if best.as_ref().is_none_or(|(_, other)| place < other) {
-                best = Some((at, place.clone()));
+            let Some(position) = self.sources[at].peek(s, now)? else { continue };
+            if best.as_ref().is_none_or(|(_, other)| position < other) {
+                best = Some((at, position.clone()));
             }
         }
-        let Some((source, place)) = best else { return Ok(None) };
-        let Source { queue, group, ahead, .. } = &mut self.sources[source];
+        let Some((source, position)) = best else { return Ok(None) };
+        let CandidateSource { queue, group, ahead, .. } = &mut self.sources[source];
         ahead.pop_front();
-        let cursor = Cursor::read(s, place.partition, *group)?;
-        Ok(cursor.map(|cursor| Offer { source, queue: Arc::clone(queue), cursor }))
+        let cursor = QueueCursor::read(s, position.partition, *group)?;
+        Ok(cursor.map(|cursor| QueueCandidate { source, queue: Arc::clone(queue), cursor }))
     }
 
-    /// Puts a cursor back in its place: it became due later than its row said.
-    pub(crate) fn put_back(&mut self, offer: &Offer, due_at: i64) {
-        let place = Place { due_at, partition: offer.cursor.partition };
-        let ahead = &mut self.sources[offer.source].ahead;
-        let at = ahead.partition_point(|other| *other < place);
-        ahead.insert(at, place);
+    /// Inserts a cursor again at its correct place, after its due time was corrected.
+    pub(crate) fn put_back(&mut self, candidate: &QueueCandidate, due_at: i64) {
+        let position = DuePartition { due_at, partition: candidate.cursor.partition };
+        let ahead = &mut self.sources[candidate.source].ahead;
+        let at = ahead.partition_point(|other| *other < position);
+        ahead.insert(at, position);
     }
 
     fn priority(&self, source: usize) -> (i32, i32) {
@@ -117,33 +117,33 @@ impl Offered {
     }
 }
 
-impl Source {
-    /// Takes the partitions out that have a priority of their own: a source for each priority.
-    fn set_apart(&mut self, s: &mut Session<'_>) -> Res<Vec<Self>> {
-        let mut apart: BTreeMap<i32, VecDeque<Place>> = BTreeMap::new();
+impl CandidateSource {
+    /// Moves the partitions that have a priority of their own to new sources, one per priority.
+    fn split_by_priority(&mut self, s: &mut DbSession<'_>) -> Res<Vec<Self>> {
+        let mut by_priority: BTreeMap<i32, VecDeque<DuePartition>> = BTreeMap::new();
         for (name, priority) in &self.queue.options.partition_priorities {
             let Some(partition) = s.partition(&self.queue, name)? else { continue };
-            self.elsewhere.insert(partition);
-            let cursor = Cursor::read(s, partition, self.group)?;
+            self.in_other_sources.insert(partition);
+            let cursor = QueueCursor::read(s, partition, self.group)?;
             let due_at = cursor.and_then(|cursor| cursor.due_at).filter(|at| *at <= s.now.0);
-            let place = due_at.map(|due_at| Place { due_at, partition });
-            apart.entry(*priority).or_default().extend(place);
+            let position = due_at.map(|due_at| DuePartition { due_at, partition });
+            by_priority.entry(*priority).or_default().extend(position);
         }
-        let source = |(priority, mut ahead): (i32, VecDeque<Place>)| {
+        let source = |(priority, mut ahead): (i32, VecDeque<DuePartition>)| {
             ahead.make_contiguous().sort();
             Self {
                 queue: Arc::clone(&self.queue),
                 group: self.group,
                 priority: (self.priority.0, priority),
-                elsewhere: HashSet::new(),
+                in_other_sources: HashSet::new(),
                 ahead,
                 after: None,
             }
         };
-        Ok(apart.into_iter().map(source).collect())
+        Ok(by_priority.into_iter().map(source).collect())
     }
 
-    fn peek(&mut self, s: &Session<'_>, now: i64) -> Res<Option<&Place>> {
+    fn peek(&mut self, s: &DbSession<'_>, now: i64) -> Res<Option<&DuePartition>> {
         while self.ahead.is_empty()
             && let Some(after) = self.after.take()
         {
@@ -153,13 +153,13 @@ impl Source {
             let mut rows = statement.query(params)?;
             let mut read = 0;
             while let Some(row) = rows.next()? {
-                let place = Place { due_at: row.get(0)?, partition: row.get(1)? };
+                let position = DuePartition { due_at: row.get(0)?, partition: row.get(1)? };
                 read += 1;
                 if read == CHUNK_LEN {
-                    self.after = Some(place.clone());
+                    self.after = Some(position.clone());
                 }
-                if !self.elsewhere.contains(&place.partition) {
-                    self.ahead.push_back(place);
+                if !self.in_other_sources.contains(&position.partition) {
+                    self.ahead.push_back(position);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Messages as rows.
+//! Reads and decodes messages.
 
 use bytes::Bytes;
 use rusqlite::Row;
@@ -7,11 +7,16 @@ use wakeline_core::{MessageId, Timestamp, TransactionId};
 use wakeline_store::Delivered;
 
 use crate::error::{Res, corrupt};
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// A message of a partition by its offset. One that is missing is an error: it was leased or
-/// parked.
-pub(crate) fn read(s: &Session<'_>, partition: i64, offset: i64, failures: u32) -> Res<Delivered> {
+/// Reads a message of a partition by its offset. A missing message is an error, because it was
+/// leased or parked.
+pub(crate) fn read(
+    s: &DbSession<'_>,
+    partition: i64,
+    offset: i64,
+    failures: u32,
+) -> Res<Delivered> {
     let sql = include_str!("../../sql/queries/message_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((partition, offset))?;
@@ -26,7 +31,7 @@ pub(crate) fn read(s: &Session<'_>, partition: i64, offset: i64, failures: u32) 
 
 /// Columns: offset, id, transaction_id, trace_id, producer, created_at, payload.
 pub(crate) fn decode(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     row: &Row<'_>,
     partition: i64,
     failures: u32,
@@ -34,17 +39,17 @@ pub(crate) fn decode(
     let offset: i64 = row.get(0)?;
     let place = || format!("{partition}/{offset}");
     let uuid = |bytes: &[u8]| Uuid::from_slice(bytes).map_err(corrupt("message", place()));
-    let spoilt = |error| corrupt("message", place())(error);
-    let id = uuid(row.get_ref(1)?.as_blob().map_err(spoilt)?)?;
-    let text = row.get_ref(2)?.as_str().map_err(spoilt)?;
+    let decode_error = |error| corrupt("message", place())(error);
+    let id = uuid(row.get_ref(1)?.as_blob().map_err(decode_error)?)?;
+    let text = row.get_ref(2)?.as_str().map_err(decode_error)?;
     let transaction_id = TransactionId::new(text).map_err(corrupt("message", place()))?;
-    let trace_id = row.get_ref(3)?.as_blob_or_null().map_err(spoilt)?;
-    let payload = row.get_ref(6)?.as_blob().map_err(spoilt)?;
+    let trace_id = row.get_ref(3)?.as_blob_or_null().map_err(decode_error)?;
+    let payload = row.get_ref(6)?.as_blob().map_err(decode_error)?;
     Ok(Delivered {
         id: MessageId(id),
         transaction_id,
         trace_id: trace_id.map(uuid).transpose()?,
-        payload: (s.sealing.open(MessageId(id), Bytes::copy_from_slice(payload)))
+        payload: (s.encryption.decrypt(MessageId(id), Bytes::copy_from_slice(payload)))
             .map_err(corrupt("message", place()))?,
         created_at: Timestamp(row.get(5)?),
         offset,

@@ -1,16 +1,16 @@
-//! Sets of offsets, kept as ranges: the unsettled messages of a lease.
+//! Sets of offsets, stored as ranges, for example the unsettled messages of a lease.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of offsets. Its text form, as in `3-9,12`, is what the database keeps.
+/// A set of offsets. The database stores its text form, for example `3-9,12`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offsets {
-    /// First and last of each range, ascending, with gaps between them.
+    /// First and last offset of each range, ascending, with gaps between the ranges.
     ranges: Vec<(i64, i64)>,
 }
 
-/// The text is not a set of offsets.
+/// A text is not a valid set of offsets.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a set of offsets")]
 pub(crate) struct OffsetsError(String);
@@ -20,7 +20,7 @@ impl Offsets {
         self.ranges.is_empty()
     }
 
-    /// The lowest and the highest.
+    /// The lowest and the highest offset.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
         Some((self.ranges.first()?.0, self.ranges.last()?.1))
     }
@@ -51,7 +51,7 @@ impl Offsets {
         }
     }
 
-    /// Its text form; `None` if it is empty.
+    /// The text form, or `None` if the set is empty.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.to_string())
     }
@@ -69,7 +69,7 @@ impl Offsets {
 }
 
 impl FromIterator<i64> for Offsets {
-    /// From ascending offsets.
+    /// The offsets must be ascending.
     fn from_iter<I: IntoIterator<Item = i64>>(offsets: I) -> Self {
         let mut ranges: Vec<(i64, i64)> = Vec::new();
         for offset in offsets {
@@ -124,7 +124,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_text_that_is_no_set_is_refused() {
+    fn text_that_is_not_a_set_is_refused() {
         for text in ["", "x", "3-", "-3", "5-3", "3,3", "9,1-2", "1,,2"] {
             assert!(text.parse::<Offsets>().is_err(), "{text}");
         }

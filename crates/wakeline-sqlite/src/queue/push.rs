@@ -7,27 +7,27 @@ use std::time::Duration;
 use rusqlite::OptionalExtension as _;
 use uuid::Uuid;
 use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, PartitionName, Timestamp};
-use wakeline_store::{PushGate, PushItem, PushOutcome, PushReply, SealingError};
+use wakeline_store::{PayloadEncryptionError, PushGate, PushItem, PushOutcome, PushReply};
 
 use super::group::{ensure_partition, ensure_queue};
-use super::schedule;
-use crate::error::{Fault, Res, corrupt};
-use crate::session::{Queue, Session, micros};
+use super::schedule::{self, ScheduledLookup};
+use crate::error::{Res, StoreFault, corrupt};
+use crate::session::{DbSession, QueueRow, micros};
 
-/// Space that a message takes besides its payload, roughly.
+/// Approximate size of a message on disk without its payload.
 const MESSAGE_BYTES: usize = 200;
 
 /// The end of a partition's log while messages are added to it.
 pub(super) struct Tail {
-    queue: Arc<Queue>,
-    /// As it was before this push.
+    queue: Arc<QueueRow>,
+    /// The next offset before this push.
     first: i64,
     pub(super) next: i64,
     pub(super) last_push_at: i64,
 }
 
 impl Tail {
-    pub(super) fn open(s: &Session<'_>, queue: &Arc<Queue>, partition: i64) -> Res<Self> {
+    pub(super) fn open(s: &DbSession<'_>, queue: &Arc<QueueRow>, partition: i64) -> Res<Self> {
         let sql = include_str!("../../sql/queries/partition_tail.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let (next, last_push_at): (i64, i64) =
@@ -36,7 +36,7 @@ impl Tail {
         Ok(Self { queue: Arc::clone(queue), first: next, next, last_push_at })
     }
 
-    /// What the push makes available.
+    /// The hint for the pushed messages.
     fn change(&self, partition: &PartitionName) -> Change {
         let options = &self.queue.options;
         let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
@@ -44,38 +44,38 @@ impl Tail {
     }
 }
 
-/// What a push takes of the disk, roughly.
+/// Approximate size of a push on disk.
 pub(crate) fn bytes(items: &[PushItem]) -> usize {
     items.iter().map(item_bytes).sum()
 }
 
-/// What a message takes of the disk, roughly.
+/// Approximate size of a message on disk.
 pub(super) fn item_bytes(item: &PushItem) -> usize {
     MESSAGE_BYTES + item.payload.len()
 }
 
-/// Stores messages in order; missing queues and partitions are made.
-pub(crate) fn push(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+/// Stores messages in order. Missing queues and partitions are created.
+pub(crate) fn push(s: &mut DbSession<'_>, items: &[PushItem]) -> Res<PushReply> {
     admit(s, items.is_empty())?;
     push_own(s, items)
 }
 
-/// The same for what the server itself pushes: it is never refused.
-pub(crate) fn push_own(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+/// Stores messages that the server itself pushes, which are never refused.
+pub(crate) fn push_own(s: &mut DbSession<'_>, items: &[PushItem]) -> Res<PushReply> {
     store(s, items, true)
 }
 
-/// Refuses what producers send, if a maintenance says so.
-pub(super) fn admit(s: &Session<'_>, nothing: bool) -> Res<()> {
+/// Refuses pushes of producers if maintenance mode refuses pushes.
+pub(super) fn admit(s: &DbSession<'_>, nothing: bool) -> Res<()> {
     match s.maintenance()?.pushes {
-        PushGate::Refuse if !nothing => Err(Fault::Maintenance),
+        PushGate::Refuse if !nothing => Err(StoreFault::Maintenance),
         _ => Ok(()),
     }
 }
 
-/// Makes the partitions of messages and moves what is due there, before other parts of a
-/// transaction.
-pub(super) fn make_way(s: &mut Session<'_>, items: &[PushItem]) -> Res<()> {
+/// Creates the partitions of messages and moves due scheduled messages into their logs, before the
+/// other parts of a transaction run.
+pub(super) fn prepare_partitions(s: &mut DbSession<'_>, items: &[PushItem]) -> Res<()> {
     let mut last = None;
     for item in items {
         let queue = ensure_queue(s, &item.queue)?;
@@ -88,8 +88,9 @@ pub(super) fn make_way(s: &mut Session<'_>, items: &[PushItem]) -> Res<()> {
     Ok(())
 }
 
-/// Stores messages in order; if it is said so, what is due in their partitions is moved first.
-pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Res<PushReply> {
+/// Stores messages in order. If `moving`, due scheduled messages of their partitions are moved into
+/// the logs first.
+pub(super) fn store(s: &mut DbSession<'_>, items: &[PushItem], moving: bool) -> Res<PushReply> {
     if s.maintenance()?.pushes != PushGate::Open {
         return hold(s, items);
     }
@@ -102,10 +103,11 @@ pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Re
         if moving && queue.scheduled && !tails.contains_key(&partition) {
             schedule::move_due_in(s, &queue, partition)?;
         }
-        let waits = (partition, &item.transaction_id);
+        let transaction_id = &item.transaction_id;
+        let lookup = ScheduledLookup { partition, transaction_id, except: None };
         let known = match repeated(s, &queue, partition, item)? {
             Some(id) => Some(id),
-            None => schedule::waits(s, &queue, waits, None)?,
+            None => schedule::scheduled_duplicate(s, &queue, &lookup)?,
         };
         if let Some(id) = known {
             let partition = PartitionId(partition);
@@ -132,24 +134,26 @@ pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Re
     Ok(PushReply { outcomes, changes })
 }
 
-/// Stores messages that are held back for the time of a maintenance, in order. The partition's last
-/// push tells that they come before what is pushed later.
-fn hold(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+/// Stores messages that are held until maintenance ends, in order. They advance the partition's
+/// time of the last push, so that they sort before messages that are pushed later.
+fn hold(s: &mut DbSession<'_>, items: &[PushItem]) -> Res<PushReply> {
     let mut reply = PushReply::default();
     for item in items {
-        let queue = schedule::mark(s, &item.queue)?;
+        let queue = schedule::mark_scheduled(s, &item.queue)?;
         let place = ensure_partition(s, &queue, &item.partition)?;
         let partition = PartitionId(place);
+        let transaction_id = &item.transaction_id;
+        let lookup = ScheduledLookup { partition: place, transaction_id, except: None };
         let known = match repeated(s, &queue, place, item)? {
             Some(id) => Some(id),
-            None => schedule::waits(s, &queue, (place, &item.transaction_id), None)?,
+            None => schedule::scheduled_duplicate(s, &queue, &lookup)?,
         };
         if let Some(id) = known {
             reply.outcomes.push(PushOutcome::Duplicate { id, partition });
             continue;
         }
         let tail = Tail::open(s, &queue, place)?;
-        let sealed = sealed(s, &queue, item)?;
+        let encrypted = encrypted_payload(s, &queue, item)?;
         let sql = include_str!("../../sql/queries/scheduled_hold.sql");
         s.conn.prepare_cached(sql)?.execute((
             queue.id,
@@ -159,7 +163,7 @@ fn hold(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
             item.transaction_id.as_str(),
             item.trace_id.map(Uuid::into_bytes),
             &item.producer,
-            sealed.as_deref().unwrap_or(&item.payload),
+            encrypted.as_deref().unwrap_or(&item.payload),
         ))?;
         let sql = include_str!("../../sql/queries/partition_advance.sql");
         s.conn.prepare_cached(sql)?.execute((place, tail.next, tail.last_push_at))?;
@@ -171,10 +175,10 @@ fn hold(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
     Ok(reply)
 }
 
-/// The first message of the same transaction id within the queue's dedup window.
+/// The first message with the same transaction id within the queue's dedup window.
 pub(super) fn repeated(
-    s: &Session<'_>,
-    queue: &Queue,
+    s: &DbSession<'_>,
+    queue: &QueueRow,
     partition: i64,
     item: &PushItem,
 ) -> Res<Option<MessageId>> {
@@ -190,20 +194,24 @@ pub(super) fn repeated(
     id.map(|id| Uuid::from_slice(&id).map(MessageId).map_err(corrupt("message", place))).transpose()
 }
 
-/// The payload as an encrypted queue keeps it; `None` if the queue is not.
-pub(super) fn sealed(s: &Session<'_>, queue: &Queue, item: &PushItem) -> Res<Option<Vec<u8>>> {
+/// The encrypted payload, or `None` if the queue is not encrypted.
+pub(super) fn encrypted_payload(
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    item: &PushItem,
+) -> Res<Option<Vec<u8>>> {
     if !queue.options.encrypted {
         return Ok(None);
     }
-    let sealed = s.sealing.seal(item.id, &item.payload).map_err(|error| match error {
-        SealingError::NoKeys => Fault::NoKeys,
-        SealingError::Seal(error) => corrupt("message", item.id)(error),
+    let encrypted = s.encryption.encrypt(item.id, &item.payload).map_err(|error| match error {
+        PayloadEncryptionError::NoKeys => StoreFault::NoKeys,
+        PayloadEncryptionError::Encryption(error) => corrupt("message", item.id)(error),
     })?;
-    Ok(Some(sealed))
+    Ok(Some(encrypted))
 }
 
-fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> Res<()> {
-    let sealed = sealed(s, &tail.queue, item)?;
+fn append(s: &DbSession<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> Res<()> {
+    let encrypted = encrypted_payload(s, &tail.queue, item)?;
     let sql = include_str!("../../sql/queries/message_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         partition,
@@ -213,20 +221,20 @@ fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> 
         item.trace_id.map(Uuid::into_bytes),
         &item.producer,
         tail.last_push_at,
-        sealed.as_deref().unwrap_or(&item.payload),
+        encrypted.as_deref().unwrap_or(&item.payload),
     ))?;
     tail.next += 1;
     Ok(())
 }
 
-/// Moves the partition's end, and makes those cursors due that had read up to the old one.
-pub(super) fn finish(s: &Session<'_>, partition: i64, tail: &Tail) -> Res<()> {
+/// Moves the end of the partition's log, and makes the cursors due that had read up to the old end.
+pub(super) fn finish(s: &DbSession<'_>, partition: i64, tail: &Tail) -> Res<()> {
     let sql = include_str!("../../sql/queries/partition_advance.sql");
     s.conn.prepare_cached(sql)?.execute((partition, tail.next, tail.last_push_at))?;
     let queue = &tail.queue;
     let due = tail.last_push_at + queue.delay_micros().max(queue.window_micros());
     let relaxed = queue.options.ordering == MessageOrder::Relaxed;
-    let sql = include_str!("../../sql/queries/cursor_awake.sql");
+    let sql = include_str!("../../sql/queries/cursor_make_due.sql");
     s.conn.prepare_cached(sql)?.execute((partition, tail.first, due, relaxed))?;
     Ok(())
 }

@@ -1,12 +1,13 @@
-//! Messages that wait for their time.
+//! Scheduled messages.
 //!
 //! # Where it sits
-//! Scheduling and taking back are parts of a transaction. Claims and pushes move what is due to
-//! the logs before they look there.
+//! Scheduling and cancelling are parts of a transaction. Claims and pushes move due messages to the
+//! logs before they read them.
 //!
 //! # Invariants
-//! * A queue in which nothing was ever scheduled costs nothing: its mark tells.
-//! * Nothing is due while a maintenance holds back pushes.
+//! * A queue in which nothing was ever scheduled causes no queries, because it has no `scheduled`
+//!   mark.
+//! * No scheduled message is due while maintenance mode holds pushes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,9 +30,9 @@ use super::group::{ensure_partition, ensure_queue};
 use super::push::{self, Tail};
 use crate::SqliteStore;
 use crate::error::{Res, corrupt};
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// Most messages that one claim moves; the next one goes on.
+/// Most messages that one claim moves; the next claim continues.
 const MOVED_LEN_MAX: i64 = 10_000;
 
 #[async_trait]
@@ -44,13 +45,13 @@ impl QueueSchedule for SqliteStore {
     }
 }
 
-/// Moves what is due in a queue; tells how many.
-pub(crate) fn move_due_of_queue(s: &Session<'_>, queue: &Arc<Queue>) -> Res<u64> {
-    move_due(s, queue, (None, MOVED_LEN_MAX))
+/// Moves the due messages of a queue, and returns their number.
+pub(crate) fn move_due_of_queue(s: &DbSession<'_>, queue: &Arc<QueueRow>) -> Res<u64> {
+    move_due(s, queue, None, MOVED_LEN_MAX)
 }
 
-/// Moves what is due in the queues or the partition of a selector.
-pub(super) fn move_due_of(s: &mut Session<'_>, selector: &Selector) -> Res<()> {
+/// Moves the due messages of the queues or the partition that a selector matches.
+pub(super) fn move_due_of(s: &mut DbSession<'_>, selector: &Selector) -> Res<()> {
     for queue in s.matching(selector)? {
         if !queue.scheduled {
             continue;
@@ -58,26 +59,27 @@ pub(super) fn move_due_of(s: &mut Session<'_>, selector: &Selector) -> Res<()> {
         match selector {
             Selector::Partition(_, name) => {
                 if let Some(partition) = s.partition(&queue, name)? {
-                    move_due(s, &queue, (Some(partition), MOVED_LEN_MAX))?;
+                    move_due(s, &queue, Some(partition), MOVED_LEN_MAX)?;
                 }
             }
             Selector::Queue(_) | Selector::Filter { .. } => {
-                move_due(s, &queue, (None, MOVED_LEN_MAX))?;
+                move_due(s, &queue, None, MOVED_LEN_MAX)?;
             }
         }
     }
     Ok(())
 }
 
-/// Moves all that is due in a partition, before a push to it.
-pub(super) fn move_due_in(s: &Session<'_>, queue: &Arc<Queue>, partition: i64) -> Res<()> {
-    move_due(s, queue, (Some(partition), i64::MAX)).map(drop)
+/// Moves all due messages of a partition, before a push to it.
+pub(super) fn move_due_in(s: &DbSession<'_>, queue: &Arc<QueueRow>, partition: i64) -> Res<()> {
+    move_due(s, queue, Some(partition), i64::MAX).map(drop)
 }
 
 fn move_due(
-    s: &Session<'_>,
-    queue: &Arc<Queue>,
-    (partition, limit): (Option<i64>, i64),
+    s: &DbSession<'_>,
+    queue: &Arc<QueueRow>,
+    partition: Option<i64>,
+    limit: i64,
 ) -> Res<u64> {
     if s.maintenance()?.pushes != PushGate::Open {
         return Ok(0);
@@ -112,8 +114,12 @@ fn move_due(
     Ok(due.len() as u64)
 }
 
-/// When the first message of a queue is due, or of one of its partitions.
-pub(super) fn next_due(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<Option<i64>> {
+/// When the first scheduled message of a queue, or of one of its partitions, is due.
+pub(super) fn next_due(
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    partition: Option<i64>,
+) -> Res<Option<i64>> {
     if !queue.scheduled || s.maintenance()?.pushes != PushGate::Open {
         return Ok(None);
     }
@@ -126,13 +132,21 @@ pub(super) fn next_due(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -
     Ok(s.conn.prepare_cached(sql)?.query_row([of], |row| row.get(0)).optional()?)
 }
 
-/// The message of a transaction id that waits in a partition, except one.
-pub(super) fn waits(
-    s: &Session<'_>,
-    queue: &Queue,
-    (partition, transaction_id): (i64, &TransactionId),
-    except: Option<i64>,
+/// Which scheduled message is looked up.
+pub(super) struct ScheduledLookup<'a> {
+    pub(super) partition: i64,
+    pub(super) transaction_id: &'a TransactionId,
+    /// The row of a scheduled message that is ignored.
+    pub(super) except: Option<i64>,
+}
+
+/// The scheduled message with a transaction id in a partition.
+pub(super) fn scheduled_duplicate(
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    lookup: &ScheduledLookup<'_>,
 ) -> Res<Option<MessageId>> {
+    let ScheduledLookup { partition, transaction_id, except } = lookup;
     if !queue.scheduled {
         return Ok(None);
     }
@@ -142,13 +156,13 @@ pub(super) fn waits(
     rows.next()?.map(|row| uuid(row, 0, "message").map(MessageId)).transpose()
 }
 
-/// A timer as the database keeps it.
+/// A timer with the id of its row.
 struct Timer {
     place: i64,
     named: ScheduledRef,
 }
 
-fn timer(s: &Session<'_>, queue: &Queue, key: &TimerKey) -> Res<Option<Timer>> {
+fn timer(s: &DbSession<'_>, queue: &QueueRow, key: &TimerKey) -> Res<Option<Timer>> {
     let sql = include_str!("../../sql/queries/scheduled_keyed.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((queue.id, key.as_str()))?;
@@ -162,8 +176,8 @@ fn timer(s: &Session<'_>, queue: &Queue, key: &TimerKey) -> Res<Option<Timer>> {
     Ok(Some(Timer { place, named }))
 }
 
-/// Takes a timer back, unless it is due.
-pub(super) fn cancel(s: &mut Session<'_>, item: &CancelItem) -> Res<CancelOutcome> {
+/// Cancels a timer, unless it is due.
+pub(super) fn cancel(s: &mut DbSession<'_>, item: &CancelItem) -> Res<CancelOutcome> {
     let Some(queue) = s.queue(&item.queue)? else { return Ok(CancelOutcome::Absent) };
     Ok(match timer(s, &queue, &item.key)? {
         None => CancelOutcome::Absent,
@@ -175,13 +189,13 @@ pub(super) fn cancel(s: &mut Session<'_>, item: &CancelItem) -> Res<CancelOutcom
     })
 }
 
-/// Stores a message that is to be delivered later.
+/// Stores a message for later delivery.
 pub(super) fn schedule(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     item: &ScheduleItem,
 ) -> Res<(ScheduleOutcome, Option<Change>)> {
     let ScheduleItem { message, due, key } = item;
-    let queue = mark(s, &message.queue)?;
+    let queue = mark_scheduled(s, &message.queue)?;
     let place = ensure_partition(s, &queue, &message.partition)?;
     let partition = PartitionId(place);
     let mut before = match key {
@@ -195,7 +209,11 @@ pub(super) fn schedule(
     let except = before.as_ref().map(|timer| timer.place);
     let known = match push::repeated(s, &queue, place, message)? {
         Some(id) => Some(id),
-        None => waits(s, &queue, (place, &message.transaction_id), except)?,
+        None => {
+            let transaction_id = &message.transaction_id;
+            let lookup = ScheduledLookup { partition: place, transaction_id, except };
+            scheduled_duplicate(s, &queue, &lookup)?
+        }
     };
     if let Some(id) = known {
         return Ok((ScheduleOutcome::Duplicate { id, partition }, None));
@@ -208,7 +226,7 @@ pub(super) fn schedule(
         Visible::After(span) => s.now.plus(*span),
         Visible::At(at) => *at,
     };
-    let sealed = push::sealed(s, &queue, message)?;
+    let encrypted = push::encrypted_payload(s, &queue, message)?;
     let sql = include_str!("../../sql/queries/scheduled_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         queue.id,
@@ -220,7 +238,7 @@ pub(super) fn schedule(
         message.trace_id.map(Uuid::into_bytes),
         &message.producer,
         s.now.0,
-        sealed.as_deref().unwrap_or(&message.payload),
+        encrypted.as_deref().unwrap_or(&message.payload),
     ))?;
     let change = Change {
         partition: Some(message.partition.clone()),
@@ -230,8 +248,8 @@ pub(super) fn schedule(
     Ok((ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }, Some(change)))
 }
 
-/// The queue, marked: pushes and claims look for scheduled messages in it from now on.
-pub(super) fn mark(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
+/// Marks a queue, so that pushes and claims look for scheduled messages in it from now on.
+pub(super) fn mark_scheduled(s: &mut DbSession<'_>, name: &QueueName) -> Res<Arc<QueueRow>> {
     let queue = ensure_queue(s, name)?;
     if queue.scheduled {
         return Ok(queue);
@@ -242,13 +260,13 @@ pub(super) fn mark(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
     ensure_queue(s, name)
 }
 
-fn remove(s: &Session<'_>, place: i64) -> Res<()> {
+fn remove(s: &DbSession<'_>, place: i64) -> Res<()> {
     let sql = include_str!("../../sql/queries/scheduled_remove.sql");
     s.conn.prepare_cached(sql)?.execute([place])?;
     Ok(())
 }
 
-fn list(s: &mut Session<'_>, filter: &ScheduledFilter) -> Res<Vec<ScheduledMessage>> {
+fn list(s: &mut DbSession<'_>, filter: &ScheduledFilter) -> Res<Vec<ScheduledMessage>> {
     let Some(queue) = s.queue(&filter.queue)? else { return Ok(Vec::new()) };
     let (at, seq) = filter.after.map_or((i64::MIN, i64::MIN), |(at, seq)| (at.0, seq));
     let key = filter.key.as_ref().map(TimerKey::as_str);
@@ -262,13 +280,13 @@ fn list(s: &mut Session<'_>, filter: &ScheduledFilter) -> Res<Vec<ScheduledMessa
     Ok(found)
 }
 
-fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<ScheduledMessage> {
+fn decode(s: &DbSession<'_>, row: &Row<'_>) -> Res<ScheduledMessage> {
     let seq: i64 = row.get(0)?;
     let bad = || corrupt("scheduled message", seq);
     let (key, partition): (Option<String>, String) = (row.get(1)?, row.get(6)?);
     let trace = row.get::<_, Option<Vec<u8>>>(4)?.map(|trace| Uuid::from_slice(&trace));
     let id = MessageId(uuid(row, 2, "scheduled message")?);
-    let payload = s.sealing.open(id, Bytes::from(row.get::<_, Vec<u8>>(10)?));
+    let payload = s.encryption.decrypt(id, Bytes::from(row.get::<_, Vec<u8>>(10)?));
     Ok(ScheduledMessage {
         seq,
         key: key.map(TimerKey::new).transpose().map_err(bad())?,

@@ -1,4 +1,4 @@
-//! What consumers say of what they hold: settle, release, extend.
+//! Settling, releasing and extending leases.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,31 +10,31 @@ use wakeline_core::{
 };
 use wakeline_store::{Extension, Losses, SettleItem, SettleOutcome, SettleReply};
 
-use super::cursor::{Cursor, Held, Parked};
+use super::cursor::{ParkedMessage, QueueCursor, RetryState};
 use super::idle;
-use super::ledger::{self, Rest};
+use super::ledger::{self, UnsettledOutcome};
 use super::offsets::Offsets;
-use super::pass::count;
+use super::skip::count;
 use crate::error::{Res, corrupt};
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// Cursors that are open for settling. Each is written once, whatever the batch.
+/// The cursors that a batch of settlements changes. Each is written once per batch.
 #[derive(Default)]
-struct Open {
+struct OpenCursors {
     places: HashMap<(PartitionId, GroupName), Option<usize>>,
-    cursors: Vec<Settling>,
+    cursors: Vec<SettlingCursor>,
 }
 
-struct Settling {
-    cursor: Cursor,
-    queue: Arc<Queue>,
+struct SettlingCursor {
+    cursor: QueueCursor,
+    queue: Arc<QueueRow>,
     group: GroupName,
     changed: bool,
 }
 
-/// Settles messages, each by itself.
-pub(crate) fn settle(s: &mut Session<'_>, items: &[SettleItem]) -> Res<SettleReply> {
-    let mut open = Open::default();
+/// Settles messages, each independently of the others.
+pub(crate) fn settle(s: &mut DbSession<'_>, items: &[SettleItem]) -> Res<SettleReply> {
+    let mut open = OpenCursors::default();
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(settle_one(s, &mut open, item)?);
@@ -44,9 +44,13 @@ pub(crate) fn settle(s: &mut Session<'_>, items: &[SettleItem]) -> Res<SettleRep
     Ok(SettleReply { outcomes, changes })
 }
 
-fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<SettleOutcome> {
+fn settle_one(
+    s: &mut DbSession<'_>,
+    open: &mut OpenCursors,
+    item: &SettleItem,
+) -> Res<SettleOutcome> {
     let Some(settling) = open.cursor(s, item)? else { return Ok(SettleOutcome::StaleLease) };
-    let Settling { cursor, queue, changed, .. } = settling;
+    let SettlingCursor { cursor, queue, .. } = settling;
     if item.token.is_none() && queue.options.fencing == Fencing::Strict {
         return Ok(SettleOutcome::LeaseRequired);
     }
@@ -57,18 +61,19 @@ fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<Se
     let Some(offset) = unsettled(s, cursor.partition, &lease.unsettled, item)? else {
         return Ok(SettleOutcome::NotFound);
     };
-    let fate = apply(s, cursor, queue, (offset, item))?;
+    let effect = apply(s, settling, offset, item)?;
+    let SettlingCursor { cursor, queue, changed, .. } = settling;
     *changed = true;
     let lease = cursor.lease.as_mut().expect("it is live");
     lease.unsettled.remove(offset);
     match item.verdict {
         Verdict::Completed => {}
-        Verdict::Failed | Verdict::DeadLetter => lease.past.failed.insert(offset),
-        Verdict::Retry => lease.past.released.insert(offset),
+        Verdict::Failed | Verdict::DeadLetter => lease.outcomes.failed.insert(offset),
+        Verdict::Retry => lease.outcomes.released.insert(offset),
     }
     let lease_ended = lease.unsettled.is_empty();
     if lease_ended {
-        ledger::note(s, cursor, queue, Rest::Released)?;
+        ledger::record_lease_end(s, cursor, queue, UnsettledOutcome::Released)?;
         cursor.lease = None;
         cursor.freed_at = s.now.0;
     }
@@ -76,14 +81,14 @@ fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<Se
         queue: queue.name.clone(),
         partition: cursor.partition_name.clone(),
         lease_ended,
-        dead_lettered: fate == Fate::Buried,
-        dropped: fate == Fate::Dropped,
+        dead_lettered: effect == SettleEffect::DeadLettered,
+        dropped: effect == SettleEffect::Dropped,
     })
 }
 
-/// The lowest unsettled offset of a transaction id.
+/// The lowest unsettled offset with the transaction id of an item.
 fn unsettled(
-    s: &Session<'_>,
+    s: &DbSession<'_>,
     partition: i64,
     unsettled: &Offsets,
     item: &SettleItem,
@@ -101,31 +106,32 @@ fn unsettled(
     Ok(None)
 }
 
-/// What becomes of a message that is settled.
+/// What happened to a settled message.
 #[derive(PartialEq, Eq)]
-enum Fate {
-    /// It is done, or waits to be delivered again.
-    Plain,
-    /// It is a dead letter.
-    Buried,
-    /// It used up its tries, and its queue keeps no dead letters.
+enum SettleEffect {
+    /// It was completed, or parked for another delivery.
+    CompletedOrParked,
+    /// It became a dead letter.
+    DeadLettered,
+    /// It was dropped: its attempts are used up, and its queue keeps no dead letters.
     Dropped,
 }
 
-/// Does what the verdict says; the lease is still there.
+/// Applies the verdict of an item, while the cursor still has its lease.
 fn apply(
-    s: &Session<'_>,
-    cursor: &mut Cursor,
-    queue: &Queue,
-    (offset, item): (i64, &SettleItem),
-) -> Res<Fate> {
+    s: &DbSession<'_>,
+    settling: &mut SettlingCursor,
+    offset: i64,
+    item: &SettleItem,
+) -> Res<SettleEffect> {
+    let SettlingCursor { cursor, queue, .. } = settling;
     if item.verdict == Verdict::Completed {
         if cursor.lease.as_ref().is_some_and(|lease| offset < lease.start) {
             cursor.unpark(s, offset)?;
         }
-        return Ok(Fate::Plain);
+        return Ok(SettleEffect::CompletedOrParked);
     }
-    let Held { mut failures, alone, error } = cursor.held(s, offset)?;
+    let RetryState { mut failures, alone, error } = cursor.retry_state(s, offset)?;
     let error = item.error.clone().or(error);
     let decision = match item.verdict {
         Verdict::Completed | Verdict::DeadLetter => None,
@@ -135,36 +141,40 @@ fn apply(
             Some(queue.options.after_failure(failures, &item.transaction_id))
         }
     };
-    let held = Held { failures, alone, error };
+    let retry = RetryState { failures, alone, error };
     match decision {
         Some(RetryDecision::After(wait)) => {
             let due_at = s.now.plus(wait).0;
-            cursor.park(s, offset, &Parked { held, due_at })?;
-            Ok(Fate::Plain)
+            cursor.park(s, offset, &ParkedMessage { retry, due_at })?;
+            Ok(SettleEffect::CompletedOrParked)
         }
-        Some(RetryDecision::Bury) if !queue.options.dead_letters => {
+        Some(RetryDecision::GiveUp) if !queue.options.dead_letters => {
             cursor.unpark(s, offset)?;
             count(s, queue, Losses { dropped: 1, ..Losses::default() })?;
-            Ok(Fate::Dropped)
+            Ok(SettleEffect::Dropped)
         }
-        Some(RetryDecision::Bury) | None => {
-            cursor.bury(s, offset, &held)?;
-            Ok(Fate::Buried)
+        Some(RetryDecision::GiveUp) | None => {
+            cursor.bury(s, offset, &retry)?;
+            Ok(SettleEffect::DeadLettered)
         }
     }
 }
 
-impl Open {
-    fn cursor(&mut self, s: &mut Session<'_>, item: &SettleItem) -> Res<Option<&mut Settling>> {
+impl OpenCursors {
+    fn cursor(
+        &mut self,
+        s: &mut DbSession<'_>,
+        item: &SettleItem,
+    ) -> Res<Option<&mut SettlingCursor>> {
         let place = match self.places.entry((item.partition, item.group.clone())) {
             Entry::Occupied(place) => *place.get(),
             Entry::Vacant(place) => {
-                let found = match Cursor::named(s, item.partition.0, &item.group)? {
+                let found = match QueueCursor::named(s, item.partition.0, &item.group)? {
                     None => None,
                     Some(cursor) => {
                         let queue = queue_of(s, &cursor)?;
                         let group = item.group.clone();
-                        self.cursors.push(Settling { cursor, queue, group, changed: false });
+                        self.cursors.push(SettlingCursor { cursor, queue, group, changed: false });
                         Some(self.cursors.len() - 1)
                     }
                 };
@@ -174,28 +184,29 @@ impl Open {
         Ok(place.map(|place| &mut self.cursors[place]))
     }
 
-    /// Writes what was settled; returns what the ended leases made available.
-    fn write(self, s: &Session<'_>) -> Res<Vec<Change>> {
+    /// Writes the changed cursors. Returns hints for the leases that ended.
+    fn write(self, s: &DbSession<'_>) -> Res<Vec<Change>> {
         let mut changes = Vec::new();
-        for Settling { mut cursor, queue, group, changed } in self.cursors {
-            if changed {
-                idle::record_settled(s, cursor.group)?;
+        for SettlingCursor { mut cursor, queue, group, changed } in self.cursors {
+            if !changed {
+                continue;
             }
-            match (changed, &cursor.lease) {
-                (false, _) => {}
-                (true, Some(_)) => cursor.write_unsettled(s)?,
-                (true, None) => changes.extend(free(s, &mut cursor, &queue, group)?),
+            idle::record_settled(s, cursor.group)?;
+            if cursor.lease.is_some() {
+                cursor.write_unsettled(s)?;
+            } else {
+                changes.extend(write_free_cursor(s, &mut cursor, &queue, group)?);
             }
         }
         Ok(changes)
     }
 }
 
-/// Writes a cursor whose lease has ended, and tells what it has to offer.
-fn free(
-    s: &Session<'_>,
-    cursor: &mut Cursor,
-    queue: &Queue,
+/// Writes a cursor whose lease has ended. Returns the hint if it has more messages.
+fn write_free_cursor(
+    s: &DbSession<'_>,
+    cursor: &mut QueueCursor,
+    queue: &QueueRow,
     group: GroupName,
 ) -> Res<Option<Change>> {
     cursor.due_at = cursor.due(s, queue)?;
@@ -207,36 +218,37 @@ fn free(
     }))
 }
 
-fn queue_of(s: &mut Session<'_>, cursor: &Cursor) -> Res<Arc<Queue>> {
+fn queue_of(s: &mut DbSession<'_>, cursor: &QueueCursor) -> Res<Arc<QueueRow>> {
     let missing = || corrupt("cursor", cursor.name())("its queue is missing");
     s.queue_by_id(cursor.queue)?.ok_or_else(missing)
 }
 
-/// The cursor of a lease, if the lease is live there.
-fn leased(s: &Session<'_>, lease: &LeaseId, id: CursorId) -> Res<Option<Cursor>> {
-    let cursor = Cursor::read(s, id.partition.0, id.group.0.into())?;
+/// The cursor with this id, if it is still leased under this lease's token.
+fn leased(s: &DbSession<'_>, lease: &LeaseId, id: CursorId) -> Res<Option<QueueCursor>> {
+    let cursor = QueueCursor::read(s, id.partition.0, id.group.0.into())?;
     Ok(cursor.filter(|cursor| cursor.live(s.now.0).is_some_and(|live| live.token == lease.token)))
 }
 
-/// Gives back what is unsettled, uncounted.
-pub(crate) fn release(s: &mut Session<'_>, leases: &[LeaseId]) -> Res<Vec<Change>> {
+/// Releases the unsettled messages of leases, without counting an attempt.
+pub(crate) fn release(s: &mut DbSession<'_>, leases: &[LeaseId]) -> Res<Vec<Change>> {
     let mut changes = Vec::new();
     for lease in leases {
         for id in &lease.cursors {
             let Some(mut cursor) = leased(s, lease, *id)? else { continue };
             let queue = queue_of(s, &cursor)?;
-            ledger::note(s, &cursor, &queue, Rest::Released)?;
-            give_back(s, &mut cursor)?;
+            ledger::record_lease_end(s, &cursor, &queue, UnsettledOutcome::Released)?;
+            end_lease(s, &mut cursor)?;
             let group = group_name(s, cursor.group)?;
-            changes.extend(free(s, &mut cursor, &queue, group)?);
+            changes.extend(write_free_cursor(s, &mut cursor, &queue, group)?);
         }
     }
     s.hint(&changes);
     Ok(changes)
 }
 
-/// What ends at the next offset moves it back; the rest is parked.
-fn give_back(s: &Session<'_>, cursor: &mut Cursor) -> Res<()> {
+/// Ends the lease: moves the next offset back over the unsettled messages right before it, and
+/// parks the rest.
+fn end_lease(s: &DbSession<'_>, cursor: &mut QueueCursor) -> Res<()> {
     let Some(lease) = &cursor.lease else { return Ok(()) };
     let start = lease.start;
     let mut offsets: Vec<_> = lease.unsettled.iter().collect();
@@ -245,22 +257,23 @@ fn give_back(s: &Session<'_>, cursor: &mut Cursor) -> Res<()> {
         cursor.next -= 1;
     }
     for offset in offsets {
-        let held = cursor.held(s, offset)?;
-        cursor.park(s, offset, &Parked { held, due_at: s.now.0 })?;
+        let retry = cursor.retry_state(s, offset)?;
+        cursor.park(s, offset, &ParkedMessage { retry, due_at: s.now.0 })?;
     }
     cursor.lease = None;
     cursor.freed_at = s.now.0;
     Ok(())
 }
 
-fn group_name(s: &Session<'_>, group: i64) -> Res<GroupName> {
+fn group_name(s: &DbSession<'_>, group: i64) -> Res<GroupName> {
     let sql = include_str!("../../sql/queries/group_name.sql");
     let name: String = s.conn.prepare_cached(sql)?.query_row([group], |row| row.get(0))?;
     GroupName::new(name).map_err(corrupt("group", group))
 }
 
-/// Moves the end of a lease to `span` from now, where it is still held; never to an earlier time.
-pub(crate) fn extend(s: &mut Session<'_>, lease: &LeaseId, span: Duration) -> Res<Extension> {
+/// Moves the end of a lease to `span` from now on each cursor that it still holds, but never to an
+/// earlier time.
+pub(crate) fn extend(s: &mut DbSession<'_>, lease: &LeaseId, span: Duration) -> Res<Extension> {
     let mut extension = Extension { held: Vec::new(), lost: Vec::new(), expires_at: None };
     for id in &lease.cursors {
         let Some(cursor) = leased(s, lease, *id)? else {

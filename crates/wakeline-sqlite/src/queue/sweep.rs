@@ -1,35 +1,36 @@
-//! When the lines have something next. Reads only.
+//! The safety sweep: when lines have messages next. It only reads.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::{QueueLine, Selector, Timestamp};
 
-use super::cursor::Cursor;
+use super::cursor::QueueCursor;
 use super::idle;
 use super::schedule;
 use crate::admin::redrive;
 use crate::error::Res;
-use crate::session::{Queue, Session};
+use crate::session::{DbSession, QueueRow};
 
-/// Cursors under a window that are looked at for the true time of the next message.
+/// Number of cursors of a queue with a window that are read to find the exact due time.
 const WINDOWS_LEN_MAX: i64 = 16;
 
-/// What a sweep found.
+/// The result of a sweep.
 pub(crate) struct Swept {
-    /// How long until each line has something.
+    /// How long until each line has messages, or `None` if it has none to wait for.
     pub(crate) due: Vec<Option<Duration>>,
-    /// Whether it is to be recorded that groups of the lines are polled.
+    /// Whether polls of the lines' groups should be recorded.
     pub(crate) polls_due: bool,
 }
 
-/// How long until each line has something. A group that has not begun yet would begin with
-/// everything, so that a hint that was lost before its first claim costs no work.
-pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Swept> {
+/// Finds out how long until each line has messages. A group that does not exist yet is treated as
+/// one that starts with all messages, so that no message is missed if a hint was lost before its
+/// first claim.
+pub(crate) fn sweep(s: &mut DbSession<'_>, lines: &[QueueLine]) -> Res<Swept> {
     let mut answers = Vec::with_capacity(lines.len());
     let mut polls_due = false;
     for line in lines {
-        if line.is_chores() {
+        if line.is_background() {
             let due = redrive::next_due(s)?;
             answers.push(due.map(|due| s.now.until(Timestamp(due))));
             continue;
@@ -54,17 +55,17 @@ pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Swept> {
     Ok(Swept { due: answers, polls_due })
 }
 
-/// The earliest time at which a cursor of the line may have something; it may have passed.
+/// The earliest time, past or future, at which a cursor of the line may have messages.
 pub(crate) fn next_due(
-    s: &mut Session<'_>,
+    s: &mut DbSession<'_>,
     line: &QueueLine,
-    groups: &[(Arc<Queue>, i64)],
+    groups: &[(Arc<QueueRow>, i64)],
 ) -> Res<Option<i64>> {
     let mut next = None;
     for (queue, group) in groups {
         let due = match &line.selector {
             Selector::Partition(_, name) => match s.partition(queue, name)? {
-                Some(partition) => partition_due(s, queue, (partition, *group))?,
+                Some(partition) => partition_due(s, queue, partition, *group)?,
                 None => None,
             },
             Selector::Queue(_) | Selector::Filter { .. } => group_due(s, queue, *group)?,
@@ -75,11 +76,12 @@ pub(crate) fn next_due(
 }
 
 fn partition_due(
-    s: &Session<'_>,
-    queue: &Queue,
-    (partition, group): (i64, i64),
+    s: &DbSession<'_>,
+    queue: &QueueRow,
+    partition: i64,
+    group: i64,
 ) -> Res<Option<i64>> {
-    match Cursor::read(s, partition, group)? {
+    match QueueCursor::read(s, partition, group)? {
         // A push moves the end of a window without writing the cursor.
         Some(cursor) if queue.window_micros() > 0 => cursor.due(s, queue),
         Some(cursor) => Ok(cursor.due_at),
@@ -87,9 +89,9 @@ fn partition_due(
     }
 }
 
-/// The first entry of the group in the index; under a window, the earliest true time of the
-/// first few, or what the last of them says if that is not enough to know.
-fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
+/// The first due time of the group in the index. For a queue with a window, the earliest exact time
+/// of the first few cursors, or the last of their indexed times if that is earlier.
+fn group_due(s: &DbSession<'_>, queue: &QueueRow, group: i64) -> Res<Option<i64>> {
     let limit = if queue.window_micros() > 0 { WINDOWS_LEN_MAX } else { 1 };
     let sql = include_str!("../../sql/queries/group_next_due.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
@@ -101,7 +103,7 @@ fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
         if limit == 1 || next.is_some_and(|next| next <= due_at) {
             return Ok(earlier(next, Some(due_at)));
         }
-        next = earlier(next, partition_due(s, queue, (row.get(1)?, group))?);
+        next = earlier(next, partition_due(s, queue, row.get(1)?, group)?);
         if seen == limit {
             return Ok(earlier(next, Some(due_at)));
         }
@@ -110,7 +112,11 @@ fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
 }
 
 /// When the first scheduled message of the line is due.
-pub(crate) fn scheduled(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {
+pub(crate) fn scheduled(
+    s: &mut DbSession<'_>,
+    line: &QueueLine,
+    queue: &QueueRow,
+) -> Res<Option<i64>> {
     match &line.selector {
         Selector::Partition(_, name) => match s.partition(queue, name)? {
             Some(partition) => schedule::next_due(s, queue, Some(partition)),
@@ -120,7 +126,7 @@ pub(crate) fn scheduled(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) ->
     }
 }
 
-fn unread(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {
+fn unread(s: &mut DbSession<'_>, line: &QueueLine, queue: &QueueRow) -> Res<Option<i64>> {
     let partition = match &line.selector {
         Selector::Partition(_, name) => Some(name.as_str()),
         Selector::Queue(_) | Selector::Filter { .. } => None,

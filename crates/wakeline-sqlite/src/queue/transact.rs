@@ -1,4 +1,4 @@
-//! Writes of all faces, all or nothing.
+//! Transactions: writes to queues, workflows and webhooks, all or nothing.
 
 use wakeline_store::{
     SettleReply, StoreError, TransactCommand, TransactOutcome, TransactReply, Transacted,
@@ -8,9 +8,9 @@ use super::{push, schedule, settle};
 use crate::error::Res;
 use crate::flow;
 use crate::hook;
-use crate::session::Session;
+use crate::session::DbSession;
 
-/// What a transaction takes of the disk, roughly; `None` if it only settles or takes back.
+/// Approximate size of a transaction on disk, or `None` if it only settles or cancels.
 pub(super) fn bytes(command: &TransactCommand) -> Option<usize> {
     let grows = !command.pushes.is_empty()
         || !command.schedules.is_empty()
@@ -22,17 +22,17 @@ pub(super) fn bytes(command: &TransactCommand) -> Option<usize> {
     grows.then(|| push::bytes(&command.pushes) + scheduled + sent)
 }
 
-/// Refuses what can never be done.
+/// Refuses invalid commands.
 pub(super) fn check(command: &TransactCommand) -> Result<(), StoreError> {
     command.check()
 }
 
-/// Does all of it, or undoes it.
-pub(super) fn transact(s: &mut Session<'_>, command: &TransactCommand) -> Res<TransactReply> {
+/// Runs all parts of the transaction, or rolls all of them back.
+pub(super) fn transact(s: &mut DbSession<'_>, command: &TransactCommand) -> Res<TransactReply> {
     push::admit(s, command.pushes.is_empty() && command.schedules.is_empty())?;
     let mut done = Transacted::default();
     let mut changes = Vec::new();
-    push::make_way(s, &command.pushes)?;
+    push::prepare_partitions(s, &command.pushes)?;
     for item in &command.cancels {
         done.cancels.push(schedule::cancel(s, item)?);
     }

@@ -1,4 +1,4 @@
-//! What a process writes into its file of hints.
+//! The format of a process's hint file.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -8,22 +8,22 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::Entry;
+use super::HintEntry;
 
-/// The largest page: each change names a queue, partition, namespace, task and group.
+/// Size limit of a page. Each change names a queue, partition, namespace, task and group.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// A line with length and checksum, then JSON. It is written over the old page in one go; what
-/// is left of a longer one lies beyond its length.
-pub(super) fn page(entries: &VecDeque<Entry>) -> Vec<u8> {
+/// Encodes a page: a line with length and checksum, then JSON. It overwrites the old page in one
+/// write; the rest of a longer old page lies beyond the new length and is ignored.
+pub(super) fn page(entries: &VecDeque<HintEntry>) -> Vec<u8> {
     let body = serde_json::to_vec(entries).expect("names and numbers become JSON");
     let mut page = format!("{} {:016x}\n", body.len(), checksum(&body)).into_bytes();
     page.extend(body);
     page
 }
 
-/// `None` if the page is torn or not one of ours.
-pub(super) fn read_page(file: &File) -> Option<Vec<Entry>> {
+/// Decodes a page. Returns `None` if it is torn or has another format.
+pub(super) fn read_page(file: &File) -> Option<Vec<HintEntry>> {
     let len = usize::try_from(file.metadata().ok()?.len()).ok()?.min(PAGE_BYTES_MAX);
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, 0).ok()?;
@@ -34,16 +34,16 @@ pub(super) fn read_page(file: &File) -> Option<Vec<Entry>> {
     whole.then(|| serde_json::from_slice(body).ok())?
 }
 
-/// FNV-1a: tells a torn page from a whole one.
+/// FNV-1a, to detect torn pages.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Makes the file of this process. The lock comes before the final name, so nobody can take it for
-/// the file of a dead process.
-pub(super) fn make(own: &Path, entries: &VecDeque<Entry>) -> io::Result<File> {
+/// Creates this process's hint file. It is locked before it gets its final name, so that no peer
+/// mistakes it for the file of a dead process.
+pub(super) fn make(own: &Path, entries: &VecDeque<HintEntry>) -> io::Result<File> {
     let early = own.with_extension("new");
     let file = crate::connect::private_file().create_new(true).read(true).open(&early)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -52,7 +52,7 @@ pub(super) fn make(own: &Path, entries: &VecDeque<Entry>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a path leads to this file, and not to another or none.
+/// Whether a path refers to this file, not to another file or to none.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let place = |data: io::Result<fs::Metadata>| data.ok().map(|at| (at.dev(), at.ino()));
     place(file.metadata()).is_some_and(|ours| place(fs::metadata(path)) == Some(ours))

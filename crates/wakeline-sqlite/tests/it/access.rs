@@ -1,17 +1,17 @@
-//! The rules of keys and of the audit.
+//! The conformance rules of API keys and of the audit log.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_store::{StoreAdmin as _, WholeStore};
+use wakeline_store::{Backend, StoreAdmin as _};
 use wakeline_testkit::access_conformance::AccessUnderTest;
 
 use crate::fixture::Fixture;
 
 #[async_trait]
 impl AccessUnderTest for Fixture {
-    fn whole(&self) -> Arc<dyn WholeStore> {
+    fn whole(&self) -> Arc<dyn Backend> {
         Arc::new(self.store.clone())
     }
 

@@ -1,5 +1,5 @@
-//! The machine's date is set, by a day: what orchestrations and webhooks lease or wait for is
-//! neither early nor stuck. For queues see `files`.
+//! Setting the machine's date by a day: leases and delays of orchestrations and webhooks end
+//! neither early nor late. For queues see `files`.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::fixture::Fixture;
 
 const DAY: i64 = 86_400;
 
-/// Longer by as much as the clock may be slower after the date was set back.
+/// A duration, longer by as much as the clock may be slower after the date was set back.
 fn at_least(secs: u64) -> Duration {
     Duration::from_secs(secs) * 10 / 9 + Duration::from_secs(1)
 }
 
 #[tokio::test]
-async fn a_date_that_is_set_neither_hastens_nor_holds_up_turns_timers_and_activities() {
+async fn setting_the_date_neither_hastens_nor_delays_turns_timers_and_activities() {
     for days in [1, -1] {
         let fixture = Fixture::open().await;
         let clock = fixture.clock.clone();
@@ -51,7 +51,7 @@ async fn a_date_that_is_set_neither_hastens_nor_holds_up_turns_timers_and_activi
 }
 
 #[tokio::test]
-async fn a_date_that_is_set_neither_hastens_nor_holds_up_webhooks() {
+async fn setting_the_date_neither_hastens_nor_delays_webhooks() {
     for days in [1, -1] {
         let fixture = Fixture::open().await;
         let clock = fixture.clock.clone();

@@ -1,4 +1,4 @@
-//! Rows that cannot be understood are errors with their id, never dropped (trap 46).
+//! Corrupt rows are errors that name the row, and are never dropped silently.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use wakeline_testkit::conformance::item;
 use crate::fixture::{Fixture, claim, completions, queue, take};
 use crate::flow::{event, first_turn, request, start, turn, work};
 
-/// How long claims keep away from what they cannot read.
-const SET_ASIDE: Duration = Duration::from_secs(300);
+/// How long claims skip a corrupt row.
+const QUARANTINE: Duration = Duration::from_secs(300);
 
 async fn stored() -> Fixture {
     let fixture = Fixture::open().await;
@@ -19,7 +19,7 @@ async fn stored() -> Fixture {
     fixture
 }
 
-/// The error of a corrupt row says which one it is, why, and what an operator does.
+/// Checks that the error of a corrupt row names the row, the cause, and what an operator can do.
 fn check_words(error: &StoreError) {
     let StoreError::Corrupt { what, id, source } = error else { return };
     let text = error_chain(error);
@@ -37,82 +37,82 @@ fn id_of(error: StoreError, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_spoilt_message_is_an_error_with_its_place_and_stays() {
+async fn a_corrupt_message_is_reported_with_its_offset_and_is_kept() {
     let fixture = stored().await;
     let raw = fixture.raw();
-    for spoil in [
+    for damage in [
         "UPDATE messages SET id = x'00'",
         "UPDATE messages SET id = zeroblob(16), trace_id = x'01'",
         "UPDATE messages SET trace_id = NULL, transaction_id = ''",
     ] {
-        assert_eq!(raw.execute(spoil, []).expect("spoilt"), 1);
+        assert_eq!(raw.execute(damage, []).expect("corrupted"), 1);
         let error = fixture.store.claim(claim("q", 1)).await.expect_err("it is not skipped");
-        assert_eq!(id_of(error, "message"), "1/0", "{spoil}");
-        assert!(take(&fixture.store, "q", 1).await.is_none(), "it is left alone for a while");
-        fixture.clock.advance(SET_ASIDE);
+        assert_eq!(id_of(error, "message"), "1/0", "{damage}");
+        assert!(take(&fixture.store, "q", 1).await.is_none(), "it is quarantined");
+        fixture.clock.advance(QUARANTINE);
     }
-    raw.execute("UPDATE messages SET transaction_id = 'a'", []).expect("mended");
-    let grant = take(&fixture.store, "q", 1).await.expect("nothing was lost");
-    assert_eq!(grant.partitions[0].messages[0].attempt, 1, "and nothing counted");
+    raw.execute("UPDATE messages SET transaction_id = 'a'", []).expect("repaired");
+    let claimed = take(&fixture.store, "q", 1).await.expect("nothing was lost");
+    assert_eq!(claimed.partitions[0].messages[0].attempt, 1, "and nothing counted");
 }
 
 #[tokio::test]
-async fn a_spoilt_message_holds_up_no_other_partition() {
+async fn a_corrupt_message_does_not_block_other_partitions() {
     let fixture = stored().await;
-    fixture.raw().execute("UPDATE messages SET id = x'00'", []).expect("spoilt");
+    fixture.raw().execute("UPDATE messages SET id = x'00'", []).expect("corrupted");
     fixture.store.push(vec![item(&queue("q"), "whole", "b")]).await.expect("pushed");
-    let grant = take(&fixture.store, "q", 1).await.expect("by the same claim");
-    assert_eq!(grant.partitions[0].messages[0].transaction_id.as_str(), "b");
-    fixture.clock.advance(SET_ASIDE);
-    fixture.raw().execute("UPDATE messages SET id = zeroblob(16)", []).expect("mended");
+    let claimed = take(&fixture.store, "q", 1).await.expect("by the same claim");
+    assert_eq!(claimed.partitions[0].messages[0].transaction_id.as_str(), "b");
+    fixture.clock.advance(QUARANTINE);
+    fixture.raw().execute("UPDATE messages SET id = zeroblob(16)", []).expect("repaired");
     assert!(take(&fixture.store, "q", 1).await.is_some(), "it is looked at again");
 }
 
 #[tokio::test]
-async fn a_spoilt_lease_is_an_error_with_its_cursor() {
+async fn a_corrupt_lease_is_reported_with_its_cursor() {
     let fixture = stored().await;
-    let grant = take(&fixture.store, "q", 1).await.expect("one message");
+    let claimed = take(&fixture.store, "q", 1).await.expect("one message");
     let raw = fixture.raw();
-    raw.execute("UPDATE cursors SET lease_set = '9-3'", []).expect("spoilt");
-    let error = fixture.store.settle(completions(&grant)).await.expect_err("it is not settled");
+    raw.execute("UPDATE cursors SET lease_set = '9-3'", []).expect("corrupted");
+    let error = fixture.store.settle(completions(&claimed)).await.expect_err("it is not settled");
     assert_eq!(id_of(error, "cursor"), "1/1");
-    raw.execute("UPDATE cursors SET lease_set = '0'", []).expect("mended");
-    fixture.store.settle(completions(&grant)).await.expect("settled");
+    raw.execute("UPDATE cursors SET lease_set = '0'", []).expect("repaired");
+    fixture.store.settle(completions(&claimed)).await.expect("settled");
 }
 
 #[tokio::test]
 async fn a_missing_message_is_an_error_and_not_skipped() {
     let fixture = stored().await;
-    let grant = take(&fixture.store, "q", 1).await.expect("one message");
-    fixture.clock.advance(grant.lease_for);
+    let claimed = take(&fixture.store, "q", 1).await.expect("one message");
+    fixture.clock.advance(claimed.lease_for);
     assert!(take(&fixture.store, "q", 1).await.is_some(), "the second try");
-    fixture.clock.advance(grant.lease_for);
-    fixture.raw().execute("DELETE FROM messages", []).expect("spoilt");
+    fixture.clock.advance(claimed.lease_for);
+    fixture.raw().execute("DELETE FROM messages", []).expect("corrupted");
     let error = fixture.store.claim(claim("q", 1)).await.expect_err("its retry is parked");
     assert_eq!(id_of(error, "message"), "1/0");
 }
 
 #[tokio::test]
-async fn a_spoilt_instance_is_an_error_with_its_id_and_holds_up_no_other() {
+async fn a_corrupt_instance_is_reported_with_its_id_and_does_not_block_others() {
     let fixture = Fixture::open().await;
     let store = &fixture.store;
     store.enqueue(vec![start("bad")], Vec::new()).await.expect("stored");
     let first = turn(store).await.expect("its first turn");
     store.commit_turn(first_turn(first.token, "bad")).await.expect("answered");
     store.enqueue(vec![event("bad")], Vec::new()).await.expect("stored");
-    fixture.raw().execute("UPDATE executions SET state = 'odd'", []).expect("spoilt");
+    fixture.raw().execute("UPDATE executions SET state = 'odd'", []).expect("corrupted");
     let (capabilities, requests) = (Capabilities::Any, vec![request()]);
     let line = TurnClaim { capabilities, requests, further: false };
     let error = store.claim_turns(vec![line]).await.expect_err("it is not skipped");
     assert_eq!(id_of(error, "execution"), first.token.lane.to_string());
-    assert!(turn(store).await.is_none(), "it is left alone for a while");
-    let visible = Visible::After(SET_ASIDE + Duration::from_secs(1));
+    assert!(turn(store).await.is_none(), "it is quarantined");
+    let visible = Visible::After(QUARANTINE + Duration::from_secs(1));
     let good = Envelope { visible, ..start("good") };
     store.enqueue(vec![good], Vec::new()).await.expect("stored");
-    fixture.clock.advance(SET_ASIDE + Duration::from_secs(1));
+    fixture.clock.advance(QUARANTINE + Duration::from_secs(1));
     assert_eq!(turn(store).await.expect("by the same claim").instance.as_str(), "good");
-    fixture.clock.advance(SET_ASIDE);
-    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("mended");
+    fixture.clock.advance(QUARANTINE);
+    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("repaired");
     let again = turn(store).await.expect("nothing was lost");
     assert_eq!((again.instance.as_str(), again.attempt), ("good", 2), "its lease expired");
     let again = turn(store).await.expect("nothing was lost");
@@ -120,7 +120,7 @@ async fn a_spoilt_instance_is_an_error_with_its_id_and_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_spoilt_activity_is_an_error_and_holds_up_no_other() {
+async fn a_corrupt_activity_does_not_block_others() {
     let fixture = Fixture::open().await;
     let store = &fixture.store;
     for name in ["bad", "good"] {
@@ -128,12 +128,12 @@ async fn a_spoilt_activity_is_an_error_and_holds_up_no_other() {
         let first = turn(store).await.expect("its first turn");
         store.commit_turn(first_turn(first.token, name)).await.expect("answered");
     }
-    let spoil =
+    let damage =
         "UPDATE executions SET state = 'odd' WHERE lane_id = (SELECT min(lane_id) FROM lanes)";
-    fixture.raw().execute(spoil, []).expect("spoilt");
+    fixture.raw().execute(damage, []).expect("corrupted");
     assert_eq!(work(store).await.expect("by the same claim").instance.as_str(), "good");
-    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("mended");
-    assert!(work(store).await.is_none(), "it is left alone for a while");
-    fixture.clock.advance(SET_ASIDE);
+    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("repaired");
+    assert!(work(store).await.is_none(), "it is quarantined");
+    fixture.clock.advance(QUARANTINE);
     assert_eq!(work(store).await.expect("nothing was lost").instance.as_str(), "bad");
 }

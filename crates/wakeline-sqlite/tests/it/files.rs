@@ -1,4 +1,4 @@
-//! The file: its schema, how it is opened, and what is in it afterwards.
+//! The database file: its schema, opening it, and what it contains afterwards.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -28,11 +28,11 @@ async fn the_schema_is_the_one_in_the_tree() {
         std::fs::write(committed, &schema).expect("the tree is writable");
     }
     let expected = std::fs::read_to_string(committed).unwrap_or_default();
-    assert_eq!(schema, expected, "WAKELINE_BLESS=1 rewrites sql/schema.txt");
+    assert_eq!(schema, expected, "sql/schema.txt is out of date: run `cargo xtask bless sqlite`");
 }
 
 #[tokio::test]
-async fn what_was_stored_is_there_after_reopening() {
+async fn stored_messages_and_leases_survive_reopening() {
     let fixture = Fixture::open().await;
     let items = vec![item(&queue("q"), "p", "a"), item(&queue("q"), "p", "b")];
     fixture.store.push(items).await.expect("pushed");
@@ -65,15 +65,15 @@ async fn time_does_not_run_backwards_over_a_restart() {
     let earlier = TestClock::new(TEST_EPOCH);
     let store = SqliteStore::open(options(&fixture.folder, &earlier)).await.expect("opens");
     store.push(vec![item(&queue("q"), "other", "b")]).await.expect("pushed");
-    let grant = take(&store, "q", 1).await.expect("one message");
+    let claimed = take(&store, "q", 1).await.expect("one message");
     let expected = TEST_EPOCH.plus(Duration::from_secs(3600));
-    assert_eq!(grant.partitions[0].messages[0].created_at, expected);
+    assert_eq!(claimed.partitions[0].messages[0].created_at, expected);
     store.push(vec![item(&queue("q"), "third", "c")]).await.expect("pushed");
     let third = store.queue(&queue("q")).await.expect("answered").expect("it exists");
     assert_ne!(third.default_partition, PartitionId(0));
 }
 
-/// What the store does after the machine's date was set, now and once its processes have restarted.
+/// Checks leases and delays after the machine's date was set, in a running process and in new ones.
 async fn leases_and_delays_last_their_time(days: i64) {
     let fixture = Fixture::open().await;
     let secs = Duration::from_secs;
@@ -110,7 +110,7 @@ async fn leases_and_delays_are_neither_early_nor_stuck_when_the_date_is_set() {
 }
 
 #[tokio::test]
-async fn a_file_from_a_machine_that_was_days_ahead_goes_on() {
+async fn a_file_from_a_machine_whose_date_was_ahead_stays_usable() {
     for days in [1, 30] {
         let fixture = Fixture::open().await;
         fixture.clock.step(days * 86_400);
@@ -129,7 +129,7 @@ async fn a_file_from_a_machine_that_was_days_ahead_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_may_open_a_new_file_at_once() {
+async fn many_processes_can_open_a_new_file_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = TestClock::new(Timestamp(1_000_000));
     let opening: Vec<_> =
@@ -140,33 +140,33 @@ async fn many_may_open_a_new_file_at_once() {
 }
 
 #[tokio::test]
-async fn migrations_are_told_and_applied() {
+async fn migrations_are_reported_and_applied() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = options(&folder, &TestClock::new(TEST_EPOCH));
-    let before = migrate_status(&options).await.expect("told");
+    let before = migrate_status(&options).await.expect("read");
     assert!(before.iter().all(|migration| !migration.applied));
-    assert!(!options.path.exists(), "asking makes no file");
+    assert!(!options.path.exists(), "reading the status creates no file");
     let without = SqliteOptions { migrate: false, ..options.clone() };
     let refused = SqliteStore::open(without.clone()).await;
     assert!(matches!(refused, Err(StoreError::Unavailable { .. })));
     let after = migrate_up(&options).await.expect("applied");
     assert!(after.iter().all(|migration| migration.applied));
-    assert_eq!(migrate_status(&options).await.expect("told"), after);
+    assert_eq!(migrate_status(&options).await.expect("read"), after);
     SqliteStore::open(without).await.expect("up to date");
 }
 
 #[tokio::test]
 async fn a_changed_or_newer_schema_is_refused() {
-    for spoil in [
+    for damage in [
         "UPDATE migrations SET checksum = 'other'",
         "INSERT INTO migrations (version, name, checksum) VALUES (999, 'future', '')",
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let options = options(&folder, &TestClock::new(TEST_EPOCH));
         migrate_up(&options).await.expect("applied");
-        Connection::open(&options.path).expect("opens").execute(spoil, []).expect("spoilt");
+        Connection::open(&options.path).expect("opens").execute(damage, []).expect("corrupted");
         let opened = SqliteStore::open(options.clone()).await;
-        assert!(matches!(opened, Err(StoreError::Unavailable { .. })), "{spoil}");
+        assert!(matches!(opened, Err(StoreError::Unavailable { .. })), "{damage}");
         assert!(migrate_up(&options).await.is_err());
         assert!(migrate_status(&options).await.is_err());
     }
@@ -183,7 +183,7 @@ async fn a_file_that_is_no_database_is_refused_untouched() {
 }
 
 #[tokio::test]
-async fn the_store_tells_what_and_where_it_is() {
+async fn the_store_reports_its_kind_and_location() {
     let fixture = Fixture::open().await;
     let info = fixture.store.info();
     assert_eq!(info.kind, "sqlite");

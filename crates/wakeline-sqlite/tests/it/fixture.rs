@@ -1,4 +1,4 @@
-//! A store in a folder of its own, with a clock that tests move.
+//! A store in its own folder, with a clock that tests advance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use wakeline_core::{GroupName, LeaseToken, QueueLine, QueueName, Selector, Subsc
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
 use wakeline_store::hook::HookBackend;
 use wakeline_store::{
-    ClaimRequest, Grant, LineClaim, QueueStore as _, SettleItem, Store, StoreAdmin as _,
+    ClaimRequest, LineClaim, QueueClaimResult, QueueStore as _, SettleItem, Store, StoreAdmin as _,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
 use wakeline_testkit::hook_conformance::HookUnderTest;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
-/// A store that goes with its folder.
+/// A store, whose folder is removed with the fixture.
 pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) clock: TestClock,
@@ -32,13 +32,14 @@ impl Fixture {
         Self { folder, clock, store }
     }
 
-    /// Another store on the same file, as another process would have it.
+    /// Another store on the same file, as another process would open it.
     pub(crate) async fn second(&self) -> SqliteStore {
         SqliteStore::open(options(&self.folder, &self.clock)).await.expect("the store opens")
     }
 }
 
-/// Options for a file in a test's folder: no ballast, so that tests cost no disk.
+/// Options for a file in a test's folder, without ballast, so that tests do not use much disk
+/// space.
 pub(crate) fn options(folder: &TempDir, clock: &TestClock) -> SqliteOptions {
     SqliteOptions {
         ballast_bytes: 0,
@@ -84,13 +85,13 @@ impl HookUnderTest for Fixture {
 }
 
 impl Fixture {
-    /// The database as another program sees it.
+    /// A connection to the database, as another program would open it.
     pub(crate) fn raw(&self) -> Connection {
         Connection::open(self.folder.path().join("wakeline.db")).expect("the file opens")
     }
 }
 
-/// A queue's name.
+/// The name of a queue.
 pub(crate) fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("a valid name")
 }
@@ -114,17 +115,21 @@ pub(crate) fn claim(name: &str, batch_len_max: u32) -> Vec<LineClaim> {
     }]
 }
 
-/// What a claim of one request got.
-pub(crate) async fn take(store: &SqliteStore, name: &str, batch_len_max: u32) -> Option<Grant> {
+/// Claims messages with one request, and returns its result.
+pub(crate) async fn take(
+    store: &SqliteStore,
+    name: &str,
+    batch_len_max: u32,
+) -> Option<QueueClaimResult> {
     let claimed = store.claim(claim(name, batch_len_max)).await;
-    claimed.expect("the claim is answered").remove(0).grants.remove(0)
+    claimed.expect("the claim is answered").remove(0).results.remove(0)
 }
 
-/// Completes everything of a grant.
-pub(crate) fn completions(grant: &Grant) -> Vec<SettleItem> {
-    let token = grant.lease.as_ref().map(|lease| lease.token);
+/// Settlements that complete all messages of a claim result.
+pub(crate) fn completions(claimed: &QueueClaimResult) -> Vec<SettleItem> {
+    let token = claimed.lease.as_ref().map(|lease| lease.token);
     let mut items = Vec::new();
-    for partition in &grant.partitions {
+    for partition in &claimed.partitions {
         for message in &partition.messages {
             items.push(SettleItem {
                 partition: partition.partition_id,

@@ -1,4 +1,4 @@
-//! What is SQLite's own about orchestrations: costs, sharing a commit, processes on one file.
+//! Orchestrations on this store: cost of claims, sharing a commit, and helpers for other tests.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use wakeline_core::{
 };
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::flow::{
-    Completion, EnqueueOutcome, Envelope, ExecutionEnd, FlowStore as _, HistoryBatch,
-    InstanceBirth, NewWork, TurnClaim, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible,
-    WorkClaim, WorkItem, WorkKey, WorkOutcome, WorkRequest,
+    Completion, EnqueueOutcome, Envelope, ExecutionEnd, FlowStore as _, HistoryBatch, NewInstance,
+    NewWork, TurnClaim, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkClaim,
+    WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
 
 use crate::fixture::Fixture;
@@ -73,7 +73,7 @@ pub(crate) async fn work(store: &SqliteStore) -> Option<WorkItem> {
 /// A first turn that schedules one activity.
 pub(crate) fn first_turn(token: FlowToken, instance: &str) -> TurnCommit {
     TurnCommit {
-        birth: Some(InstanceBirth {
+        new_instance: Some(NewInstance {
             name: OrchestrationName::new("ship").expect("valid"),
             parent: None,
         }),
@@ -95,7 +95,7 @@ pub(crate) fn nothing(token: FlowToken) -> TurnCommit {
     TurnCommit {
         token,
         execution: 1,
-        birth: None,
+        new_instance: None,
         pinned: None,
         history: None,
         status: Vec::new(),
@@ -114,7 +114,7 @@ pub(crate) fn nothing(token: FlowToken) -> TurnCommit {
 }
 
 #[tokio::test]
-async fn a_started_instance_runs_its_activity_and_hears_of_it() {
+async fn a_started_instance_runs_its_activity_and_receives_the_completion() {
     let fixture = Fixture::open().await;
     let store = &fixture.store;
     let reply = store.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
@@ -130,11 +130,11 @@ async fn a_started_instance_runs_its_activity_and_hears_of_it() {
     assert_eq!(reply.outcome, WorkOutcome::Completed(Some(EnqueueOutcome::Queued)));
     let (_, second) = &reply.turns[0];
     assert_eq!((second.execution, second.last_event, second.messages.len()), (1, 2, 1));
-    assert!(turn(store).await.is_none(), "it was born leased");
+    assert!(turn(store).await.is_none(), "it was leased on insert");
     assert!(work(store).await.is_none());
 }
 
-/// A deletion in pieces leaves activities of instances that are gone.
+/// A deletion in several steps leaves activities of deleted instances for a while.
 #[tokio::test]
 async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
     let fixture = Fixture::open().await;
@@ -143,7 +143,7 @@ async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
         INSERT INTO work
             (lane_id, execution, activity, tag_id, name_id, taker, available_at, payload)
         SELECT 1000000, 1, n, 0, 0, '*', 0, x'' FROM n";
-    conn.execute_batch(sql).expect("activities of nobody");
+    conn.execute_batch(sql).expect("activities of a deleted instance");
     store.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
     let first = turn(store).await.expect("its first turn");
     store.commit_turn(first_turn(first.token, "a")).await.expect("answered");
@@ -169,11 +169,11 @@ async fn all_wait() {
     }
 }
 
-fn hold(conn: &Connection) {
+fn take_write_lock(conn: &Connection) {
     conn.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
 }
 
-fn let_go(conn: &Connection) {
+fn release_write_lock(conn: &Connection) {
     conn.execute_batch("ROLLBACK").expect("the lock is held");
 }
 
@@ -191,7 +191,7 @@ async fn turns_that_wait_together_share_a_commit_and_a_stale_one_fails_alone() {
     assert_eq!(turns.len(), 50);
     turns[7].token.key = Uuid::from_u128(7);
     let lock = fixture.raw();
-    hold(&lock);
+    take_write_lock(&lock);
     let before = store.counters();
     let commits: Vec<_> = turns
         .iter()
@@ -201,7 +201,7 @@ async fn turns_that_wait_together_share_a_commit_and_a_stale_one_fails_alone() {
         })
         .collect();
     all_wait().await;
-    let_go(&lock);
+    release_write_lock(&lock);
     for (n, commit) in commits.into_iter().enumerate() {
         let reply = commit.await.expect("no panic").expect("answered");
         assert_eq!(reply.outcome == TurnOutcome::Stale, n == 7, "{:?}", reply.outcome);

@@ -1,4 +1,5 @@
-//! What the hot statements of orchestrations cost: index walks, whatever sleeps beside them.
+//! The cost of the frequent statements of orchestrations: index searches, regardless of how many
+//! instances sleep.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ macro_rules! sql {
     };
 }
 
-/// Every statement that messages, turns and activities run.
+/// The statements that run for messages, turns and activities.
 const HOT: &[(&str, &str)] = &[
     sql!("flow_activity_name_by_id"),
     sql!("flow_activity_name_by_name"),
@@ -74,7 +75,7 @@ const HOT: &[(&str, &str)] = &[
     sql!("flow_unclaimed_lanes"),
     sql!("flow_unclaimed_ready_next"),
     sql!("flow_work_add"),
-    sql!("flow_work_awake"),
+    sql!("flow_work_make_claimable"),
     sql!("flow_work_by_lease"),
     sql!("flow_work_cancel"),
     sql!("flow_work_clear"),
@@ -146,7 +147,7 @@ async fn with_sleepers(len: usize) -> Fixture {
 }
 
 #[tokio::test]
-async fn sleepers_cost_a_claim_nothing() {
+async fn sleeping_instances_do_not_make_a_claim_dearer() {
     let mut costs = Vec::new();
     for len in [10, 100_000] {
         let fixture = with_sleepers(len).await;
@@ -195,7 +196,7 @@ async fn a_list_by_parent_walks_no_other_pending_instance() {
     assert_eq!(costs[0], costs[1]);
 }
 
-/// Of very many children of one parent, begun and pending.
+/// The parent has very many children, started and pending ones.
 #[tokio::test]
 async fn a_page_of_children_reads_no_more_than_it_shows() {
     let fixture = Fixture::open().await;
@@ -258,7 +259,8 @@ async fn mismatched_instances_are_retried_in_pieces() {
     assert_eq!(held, 0);
 }
 
-/// Looping instances of which nothing can go, and others: a page enters as many as it holds.
+/// There are instances with several executions of which none can be pruned, and others. A page
+/// visits only as many instances as it holds.
 #[tokio::test]
 async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
     let fixture = Fixture::open().await;
@@ -283,7 +285,7 @@ async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
 }
 
 #[tokio::test]
-async fn pending_timers_of_an_instance_cost_its_turns_nothing() {
+async fn pending_timers_do_not_make_the_turns_of_an_instance_dearer() {
     let mut costs = Vec::new();
     for len in [10u64, 20_000] {
         let fixture = Fixture::open().await;

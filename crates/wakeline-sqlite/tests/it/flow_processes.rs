@@ -1,4 +1,4 @@
-//! Orchestrations of several stores on one file, as several processes have them.
+//! Orchestrations of several stores on one file, as in several processes.
 
 use std::time::Duration;
 
@@ -18,50 +18,50 @@ fn turn_of(name: &str) -> FlowWhat {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_turns_and_activities_of_one_process_are_heard_in_the_other() {
+async fn messages_turns_and_activities_are_reported_to_the_other_process() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     let later = Envelope { visible: Visible::After(Duration::from_secs(9)), ..start("b") };
     there.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
     there.enqueue(vec![later], Vec::new()).await.expect("stored");
     mark(&there, "mark").await;
-    let heard = ears.flow_until_mark().await;
+    let received = listening.flow_until_mark().await;
     let soon = FlowChange { what: turn_of("ship"), due_in: Duration::from_secs(9) };
-    assert_eq!(heard, [FlowChange::now(turn_of("ship")), soon]);
+    assert_eq!(received, [FlowChange::now(turn_of("ship")), soon]);
     let leased = turn(&there).await.expect("its first turn");
     there.commit_turn(first_turn(leased.token, "a")).await.expect("answered");
     mark(&there, "again").await;
     let end = FlowChange { what: turn_of("ship"), due_in: leased.lease_for };
     assert_eq!(
-        ears.flow_until_mark().await,
+        listening.flow_until_mark().await,
         [end, FlowChange::now(FlowWhat::Work(wakeline_core::ActivityRoute::default()))]
     );
     assert!(turn(&here.store).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_was_born_leased_is_no_news_until_its_lease_ends() {
+async fn a_turn_leased_on_insert_is_announced_only_for_the_end_of_its_lease() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     let reply = there.enqueue(vec![start("a")], vec![request()]).await.expect("stored");
     assert_eq!((reply.turns.len(), reply.changes.len()), (1, 0));
     mark(&there, "mark").await;
     let end = FlowChange { what: turn_of("ship"), due_in: reply.turns[0].1.lease_for };
-    assert_eq!(ears.flow_until_mark().await, [end]);
+    assert_eq!(listening.flow_until_mark().await, [end]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_is_heard_elsewhere_once_for_each_time_that_it_was_watched() {
+async fn an_outcome_is_reported_to_the_other_process_once_per_watch() {
     let here = Fixture::open().await;
     let there = here.second().await;
     there.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
     let first = turn(&there).await.expect("its first turn");
     there.commit_turn(first_turn(first.token, "a")).await.expect("answered");
     let watched = here.store.watch(vec![id("a"), id("none")]).await.expect("read");
-    assert!(matches!(watched[..], [Watched::There(_), Watched::Missing]));
-    let mut ears = Listening::between(&here.store, &there).await;
+    assert!(matches!(watched[..], [Watched::Found(_), Watched::Missing]));
+    let mut listening = Listening::between(&here.store, &there).await;
     let outcome = FlowChange::now(FlowWhat::Outcome(id("a")));
     for status in ["one", "two"] {
         let reply = there.enqueue(vec![event("a")], Vec::new()).await.expect("stored");
@@ -70,11 +70,11 @@ async fn an_outcome_is_heard_elsewhere_once_for_each_time_that_it_was_watched() 
         let status = vec![StatusChange::Set(status.to_owned())];
         let commit = TurnCommit { status, ..nothing(next.token) };
         let reply = there.commit_turn(commit).await.expect("answered");
-        assert!(reply.changes.contains(&outcome), "in this process it is always told");
+        assert!(reply.changes.contains(&outcome), "in this process it is always reported");
     }
     mark(&there, "mark").await;
-    let heard = ears.flow_until_mark().await;
-    assert_eq!(heard.iter().filter(|change| **change == outcome).count(), 1, "{heard:?}");
+    let received = listening.flow_until_mark().await;
+    assert_eq!(received.iter().filter(|change| **change == outcome).count(), 1, "{received:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The rules of `docs/reference/flow.md`, each by name.
+//! The conformance rules of `docs/reference/flow.md`, one test per rule.
 
 use crate::fixture::Fixture;
 

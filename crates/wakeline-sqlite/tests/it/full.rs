@@ -1,4 +1,4 @@
-//! A full disk: pushes are refused, what is there can still be taken, settled and deleted.
+//! A full disk: pushes are refused, and stored messages can still be claimed, settled and deleted.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -17,7 +17,7 @@ use crate::fixture::{completions, queue, take};
 use crate::flow::{event, first_turn, start, turn, work};
 use crate::hook::{self, application, claim, end, endpoint};
 
-/// The empty store takes most of it: a page for each table and index.
+/// The empty store uses most of these pages: one for each table and index.
 const PAGES_MAX: u32 = 230;
 
 fn options(folder: &tempfile::TempDir, ballast_bytes: u64) -> SqliteOptions {
@@ -34,7 +34,7 @@ fn large(id: usize) -> PushItem {
     PushItem { payload, ..item(&queue("q"), "p", &id.to_string()) }
 }
 
-/// Pushes until the disk is full; returns how many went in.
+/// Pushes until the disk is full, and returns the number of stored messages.
 async fn fill(store: &SqliteStore) -> usize {
     for id in 0..1_000 {
         match store.push(vec![large(id)]).await {
@@ -52,20 +52,20 @@ async fn a_full_disk_refuses_pushes_and_can_still_be_emptied() {
     let options = options(&folder, 64 * 4096);
     let ballast = folder.path().join("wakeline.db.ballast");
     let store = SqliteStore::open(options).await.expect("opens");
-    assert_eq!(std::fs::metadata(&ballast).expect("it was laid").len(), 64 * 4096);
+    assert_eq!(std::fs::metadata(&ballast).expect("it was created").len(), 64 * 4096);
     let stored = fill(&store).await;
     assert!(stored > 10, "{stored}");
-    assert!(!ballast.exists(), "it was given up");
+    assert!(!ballast.exists(), "it was removed");
     let again = store.push(vec![large(5_000)]).await;
     assert!(matches!(again, Err(StoreError::Full { .. })), "{again:?}");
     for _ in 0..stored {
-        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
-        let settled = store.settle(completions(&grant)).await.expect("settling works");
+        let claimed = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&claimed)).await.expect("settling works");
         assert!(matches!(settled.outcomes[0], SettleOutcome::Settled { .. }));
     }
     assert!(take(&store, "q", 1).await.is_none());
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
-    store.push(vec![large(1)]).await.expect("there is room again");
+    store.push(vec![large(1)]).await.expect("there is capacity again");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn on_a_full_disk_turns_are_refused_and_activities_can_still_be_completed(
     assert!(matches!(reply.outcome, WorkOutcome::Completed(Some(EnqueueOutcome::Queued))));
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
     let reply =
-        store.commit_turn(first_turn(second.token, "b")).await.expect("there is room again");
+        store.commit_turn(first_turn(second.token, "b")).await.expect("there is capacity again");
     assert!(matches!(reply.outcome, TurnOutcome::Committed { .. }), "the lease was still held");
 }
 
@@ -108,7 +108,7 @@ async fn on_a_full_disk_messages_are_refused_and_attempts_can_still_be_settled()
     assert!(settled.iter().all(|one| one.state == SettledState::Delivered), "{settled:?}");
 }
 
-/// A disk of twelve megabytes, if this test may mount one.
+/// A disk of twelve megabytes, if this test is allowed to mount one.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -141,17 +141,17 @@ async fn a_disk_that_is_really_full_can_still_be_emptied() {
     let stored = fill(&store).await;
     assert!(stored > 100, "{stored}");
     for n in 0..stored {
-        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
-        let settled = store.settle(completions(&grant)).await;
+        let claimed = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&claimed)).await;
         assert!(settled.is_ok(), "settling message {n}: {settled:?}");
     }
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
-    store.push(vec![large(1)]).await.expect("there is room again");
+    store.push(vec![large(1)]).await.expect("there is capacity again");
 }
 
-/// Takes what is left of a disk.
+/// Fills the rest of a disk.
 fn use_up(folder: &Path) {
-    let mut file = File::create(folder.join("somebody-elses")).expect("made");
+    let mut file = File::create(folder.join("other-data")).expect("made");
     let full = loop {
         if let Err(error) = file.write_all(&[0; 4096]) {
             break error;
@@ -172,8 +172,7 @@ async fn after_a_crash_a_full_disk_can_still_be_emptied() {
     for id in 0..50 {
         store.push(vec![large(id)]).await.expect("pushed");
     }
-    // What a killed server leaves: a log that is not in the database yet, and no -shm file that
-    // could be used.
+    // A killed server leaves a log that was not moved into the database, and no usable -shm file.
     for name in ["wakeline.db", "wakeline.db-wal", "wakeline.db.ballast"] {
         std::fs::copy(folder.path().join(name), disk.0.path().join(name)).expect("copied");
     }
@@ -183,8 +182,8 @@ async fn after_a_crash_a_full_disk_can_still_be_emptied() {
     let refused = store.push(vec![large(5_000)]).await;
     assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
     for n in 0..50 {
-        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
-        let settled = store.settle(completions(&grant)).await;
+        let claimed = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&claimed)).await;
         assert!(settled.is_ok(), "settling message {n}: {settled:?}");
     }
 }
@@ -194,6 +193,6 @@ async fn without_ballast_a_full_disk_loses_nothing_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(options(&folder, 0)).await.expect("opens");
     let stored = fill(&store).await;
-    let grant = take(&store, "q", 1_000).await.expect("reading works");
-    assert_eq!(grant.partitions[0].messages.len(), stored);
+    let claimed = take(&store, "q", 1_000).await.expect("reading works");
+    assert_eq!(claimed.partitions[0].messages.len(), stored);
 }

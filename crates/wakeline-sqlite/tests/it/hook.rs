@@ -1,4 +1,4 @@
-//! Webhooks on this store alone: what its writer does for them, and words for the other tests.
+//! Webhooks on this store: snapshots and caching, and helpers for other tests.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use wakeline_core::{
 };
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::hook::{
-    AttemptRecord, BreakerSample, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    DeliveryItem, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _, HookApplications as _,
-    HookEndpoints as _, HookReader as _, HookStore as _, NewApplication, NewEndpoint, NewMessage,
-    SettleDelivery,
+    AttemptRecord, BreakerSample, Created, DeliveryClaim, DeliveryClaimed, DeliveryItem,
+    DeliveryRequest, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _,
+    HookApplications as _, HookEndpoints as _, HookReader as _, HookStore as _, NewApplication,
+    NewEndpoint, NewMessage, SettleDelivery,
 };
 
 use crate::fixture::Fixture;
 
-/// An application, and how requests name it.
+/// Creates an application.
 pub(crate) async fn application(store: &SqliteStore) -> ApplicationRef {
     let id = ApplicationId::generate();
     let (name, metadata) = ("shop".to_owned(), Bytes::from_static(b"{}"));
@@ -27,7 +27,7 @@ pub(crate) async fn application(store: &SqliteStore) -> ApplicationRef {
     ApplicationRef::Id(id)
 }
 
-/// An endpoint that gets everything.
+/// Creates an endpoint that receives all messages.
 pub(crate) async fn endpoint(
     store: &SqliteStore,
     application: &ApplicationRef,
@@ -44,7 +44,7 @@ pub(crate) async fn endpoint(
         disabled: None,
         metadata: Bytes::from_static(b"{}"),
         headers: Bytes::new(),
-        secret: Bytes::from_static(b"sealed"),
+        secret: Bytes::from_static(b"encrypted"),
         options,
     };
     let made = store.create_endpoint(application, new, None).await.expect("answered");
@@ -52,7 +52,7 @@ pub(crate) async fn endpoint(
     id
 }
 
-/// A message.
+/// A new message.
 pub(crate) fn message(application: &ApplicationRef) -> NewMessage {
     NewMessage {
         id: HookMessageId::generate(),
@@ -68,31 +68,31 @@ pub(crate) fn message(application: &ApplicationRef) -> NewMessage {
     }
 }
 
-/// Stores a message, for whoever claims.
+/// Stores a message without leasing its deliveries.
 pub(crate) async fn emit(store: &SqliteStore, application: &ApplicationRef) -> EmitReply {
     let reply = store.emit(message(application), Vec::new()).await.expect("answered");
     assert!(matches!(reply.outcome, EmitOutcome::Stored(..)));
     reply
 }
 
-/// An ask for so many attempts.
-pub(crate) fn ask(len: usize) -> DeliveryAsk {
+/// A request for a number of attempts.
+pub(crate) fn request(len: usize) -> DeliveryRequest {
     let attempts = (0..len).map(|_| AttemptId::generate()).collect();
-    DeliveryAsk { attempts, fresh_only: 0, lease: None }
+    DeliveryRequest { attempts, fresh_only: 0, lease: None }
 }
 
-/// A claim of so many deliveries that are sent.
+/// Claims a number of deliveries that are sent.
 pub(crate) async fn claim(store: &SqliteStore, len: usize) -> DeliveryClaimed {
-    let claims = vec![DeliveryClaim::new(HookLine::Push, vec![ask(len)])];
+    let claims = vec![DeliveryClaim::new(HookLine::Push, vec![request(len)])];
     store.claim_deliveries(claims).await.expect("answered").remove(0)
 }
 
-/// What a claim got, one by one.
+/// The deliveries that a claim got.
 pub(crate) fn items(claimed: DeliveryClaimed) -> Vec<DeliveryItem> {
     claimed.groups.into_iter().flatten().flat_map(|group| group.items).collect()
 }
 
-/// An attempt that ended so.
+/// A settlement of an attempt with a verdict.
 pub(crate) fn end(item: &DeliveryItem, verdict: DeliveryVerdict) -> SettleDelivery {
     let record = AttemptRecord {
         began_ago: Duration::from_millis(20),
@@ -128,15 +128,15 @@ async fn an_empty_claim_of_deliveries_neither_writes_nor_waits_for_a_writer() {
     let empty = claim(store, 3).await;
     assert_eq!(empty.next_due, Some(EndpointOptions::default().lease()));
     assert!(items(empty).is_empty());
-    let chores = store.do_chores(10).await.expect("answered");
-    assert_eq!((chores.rows, chores.next_due), (0, Some(MESSAGE_RETENTION_DEFAULT)));
+    let report = store.run_background(10).await.expect("answered");
+    assert_eq!((report.rows, report.next_due), (0, Some(MESSAGE_RETENTION_DEFAULT)));
     let after = store.counters();
     assert_eq!((after.commits, after.peeked), (before.commits, before.peeked + 2));
     lock.execute_batch("ROLLBACK").expect("the lock is held");
 }
 
 #[tokio::test]
-async fn what_another_process_changes_of_an_endpoint_counts_at_once() {
+async fn an_endpoint_change_of_another_process_applies_at_once() {
     let here = Fixture::open().await;
     let there = here.second().await;
     let shop = application(&here.store).await;

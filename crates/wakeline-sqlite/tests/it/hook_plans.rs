@@ -1,4 +1,5 @@
-//! What the hot statements of webhooks cost: index walks, whatever was sent before.
+//! The cost of the frequent statements of webhooks: index searches, regardless of what was sent
+//! before.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ macro_rules! sql {
     };
 }
 
-/// Every statement that messages, claims and ends of attempts run.
+/// The statements that run for messages, claims and settlements.
 const HOT: &[(&str, &str)] = &[
     sql!("application_by_id"),
     sql!("application_by_uid"),
@@ -27,11 +28,11 @@ const HOT: &[(&str, &str)] = &[
     sql!("attempt_add"),
     sql!("attempt_read"),
     sql!("attempt_used"),
-    sql!("chore_deleted"),
-    sql!("chore_job"),
-    sql!("chore_key"),
-    sql!("chore_payloads"),
-    sql!("chore_running"),
+    sql!("background_deleted"),
+    sql!("background_job"),
+    sql!("background_key"),
+    sql!("background_payloads"),
+    sql!("background_running"),
     sql!("clear_attempts"),
     sql!("clear_deliveries"),
     sql!("clear_lanes"),
@@ -55,11 +56,11 @@ const HOT: &[(&str, &str)] = &[
     sql!("delivery_open_in_order"),
     sql!("delivery_pulled_end"),
     sql!("delivery_read"),
-    sql!("delivery_reline"),
+    sql!("delivery_mark_pulled"),
     sql!("delivery_reorder"),
     sql!("delivery_sent_end"),
     sql!("delivery_sent_expired"),
-    sql!("delivery_set_aside"),
+    sql!("delivery_quarantine"),
     sql!("delivery_waits"),
     sql!("delivery_write"),
     sql!("endpoint_any"),
@@ -91,11 +92,12 @@ const HOT: &[(&str, &str)] = &[
     sql!("message_sent"),
     sql!("payload_add"),
     sql!("payload_remove"),
-    sql!("payload_there"),
+    sql!("payload_exists"),
     sql!("secret_list"),
 ];
 
-/// Walks from one end of an index, which stop at the first row or when the page is full.
+/// Statements that walk from one end of an index, and stop at the first row or when the page is
+/// full.
 const FIRST: &[(&str, &str)] = &[
     sql!("application_list_down"),
     sql!("application_list_up"),
@@ -105,7 +107,7 @@ const FIRST: &[(&str, &str)] = &[
     sql!("attempt_list_message_down"),
     sql!("attempt_list_message_up"),
     sql!("attempt_list_up"),
-    sql!("chore_cancelling"),
+    sql!("background_cancelling"),
     sql!("endpoint_list_down"),
     sql!("endpoint_list_up"),
     sql!("event_type_list_down"),
@@ -126,7 +128,7 @@ fn plan(conn: &Connection, sql: &str) -> Vec<String> {
     steps
 }
 
-/// A walk over an index of only what is open ends at its first row.
+/// Whether a step walks a partial index of open rows only, which ends at its first row.
 fn walks_what_is_open(step: &str) -> bool {
     ["hook_applications_deleted", "hook_jobs_running", "hook_jobs_finished", "hook_deliveries_sent"]
         .iter()
@@ -141,7 +143,7 @@ async fn hot_statements_search_and_never_scan_or_sort() {
     for (name, sql) in HOT {
         for step in plan(&conn, sql) {
             let scans = step.starts_with("SCAN") && !step.contains("CONSTANT ROW");
-            // A list that comes with the call is as short as the caller makes it.
+            // The length of a list parameter is bounded by the caller.
             let bounded = walks_what_is_open(&step) || step.starts_with("SCAN json_each");
             assert!((!scans || bounded) && !step.contains("TEMP B-TREE"), "{name}: {step}");
         }
@@ -167,7 +169,7 @@ fn steps(conn: &Connection, (_, sql): (&str, &str), params: impl Params) -> i32 
     statement.get_status(StatementStatus::VmStep)
 }
 
-/// Everything that finds what can be claimed of an endpoint.
+/// The costs of all statements that find the deliveries that can be claimed.
 fn costs(conn: &Connection, now: i64) -> Vec<i32> {
     let mut costs = vec![
         steps(conn, sql!("lane_due"), (now, 10, None::<String>)),
@@ -190,7 +192,7 @@ fn costs(conn: &Connection, now: i64) -> Vec<i32> {
     costs
 }
 
-/// An endpoint with so many deliveries that have ended, and one that waits.
+/// An endpoint with a number of ended deliveries and one that waits.
 async fn with_history(len: usize) -> (Fixture, ApplicationRef) {
     let fixture = Fixture::open().await;
     let store = &fixture.store;
@@ -207,7 +209,7 @@ async fn with_history(len: usize) -> (Fixture, ApplicationRef) {
     (fixture, shop)
 }
 
-/// Whether a hundred deliveries wait.
+/// Whether another hundred messages were emitted.
 fn emitted_enough(fixture: &Fixture) -> bool {
     let sql = "SELECT count(*) % 100 = 0 FROM hook_messages";
     fixture.raw().query_row(sql, [], |row| row.get(0)).expect("counted")
@@ -221,7 +223,7 @@ async fn settle_all(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn deliveries_that_have_ended_cost_a_claim_nothing() {
+async fn ended_deliveries_do_not_make_a_claim_dearer() {
     let mut found = Vec::new();
     for len in [10, 2_000] {
         let (fixture, _) = with_history(len).await;
@@ -234,7 +236,7 @@ async fn deliveries_that_have_ended_cost_a_claim_nothing() {
 }
 
 #[tokio::test]
-async fn retries_that_wait_and_endpoints_that_idle_cost_a_claim_nothing() {
+async fn waiting_retries_and_idle_endpoints_do_not_make_a_claim_dearer() {
     let mut found = Vec::new();
     for len in [10, 1_000] {
         let fixture = Fixture::open().await;

@@ -1,4 +1,4 @@
-//! Webhooks of several stores on one file, as several processes have them.
+//! Webhooks of several stores on one file, as in several processes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeline_store::hook::{
 };
 
 use crate::fixture::Fixture;
-use crate::hook::{application, ask, claim, emit, end, endpoint, items, message};
+use crate::hook::{application, claim, emit, end, endpoint, items, message, request};
 use crate::listening::{Listening, mark, taken_once};
 
 fn push_in(due_in: Duration) -> HookChange {
@@ -17,52 +17,52 @@ fn push_in(due_in: Duration) -> HookChange {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_lease_ends_and_retries_of_one_process_are_heard_in_the_other() {
+async fn deliveries_lease_ends_and_retries_are_reported_to_the_other_process() {
     let here = Fixture::open().await;
     let there = here.second().await;
     let shop = application(&here.store).await;
     endpoint(&here.store, &shop, EndpointOptions::default()).await;
     emit(&here.store, &shop).await;
     claim(&here.store, 1).await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     emit(&there, &shop).await;
     mark(&there, "emitted").await;
-    assert_eq!(ears.hook_until_mark().await, [HookChange::now(HookWhat::Push)]);
+    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookWhat::Push)]);
     let taken = items(claim(&there, 1).await);
     mark(&there, "claimed").await;
-    assert_eq!(ears.hook_until_mark().await, [push_in(taken[0].lease_for)]);
+    assert_eq!(listening.hook_until_mark().await, [push_in(taken[0].lease_for)]);
     let again = DeliveryVerdict::Retry(Duration::from_secs(5));
     there.settle_deliveries(vec![end(&taken[0], again)]).await.expect("answered");
     mark(&there, "settled").await;
-    assert_eq!(ears.hook_until_mark().await, [push_in(Duration::from_secs(5))]);
+    assert_eq!(listening.hook_until_mark().await, [push_in(Duration::from_secs(5))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_born_leased_is_no_news_until_its_lease_ends() {
+async fn deliveries_leased_on_insert_are_not_announced() {
     let here = Fixture::open().await;
     let there = here.second().await;
     let shop = application(&here.store).await;
     endpoint(&here.store, &shop, EndpointOptions::default()).await;
     emit(&here.store, &shop).await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     claim(&there, 1).await;
     mark(&there, "claimed").await;
-    ears.hook_until_mark().await;
-    let reply = there.emit(message(&shop), vec![ask(1)]).await.expect("answered");
+    listening.hook_until_mark().await;
+    let reply = there.emit(message(&shop), vec![request(1)]).await.expect("answered");
     assert_eq!((reply.leased.len(), reply.changes.len()), (1, 0));
     mark(&there, "emitted").await;
-    assert_eq!(ears.hook_until_mark().await, [], "the lease before it ends no later");
+    assert_eq!(listening.hook_until_mark().await, [], "the lease before it ends no later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn event_types_and_what_is_pulled_are_heard_in_the_other_process() {
+async fn event_types_and_pulled_deliveries_are_reported_to_the_other_process() {
     let here = Fixture::open().await;
     let there = here.second().await;
     let shop = application(&here.store).await;
     let options = EndpointOptions { pull: true, ..Default::default() };
     let id = endpoint(&here.store, &shop, options).await;
     emit(&here.store, &shop).await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     let name = EventTypeName::new("a").expect("valid");
     assert!(!there.delete_event_type(&name).await.expect("answered").0);
     there.delete_endpoint(&shop, &wakeline_core::EndpointRef::Id(id)).await.expect("answered");
@@ -70,7 +70,7 @@ async fn event_types_and_what_is_pulled_are_heard_in_the_other_process() {
     let other = endpoint(&there, &shop, options).await;
     emit(&there, &shop).await;
     mark(&there, "emitted").await;
-    assert_eq!(ears.hook_until_mark().await, [HookChange::now(HookWhat::Pull(other))]);
+    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookWhat::Pull(other))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

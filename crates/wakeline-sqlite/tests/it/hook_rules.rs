@@ -1,4 +1,4 @@
-//! The rules of `docs/reference/hook.md`, each by name.
+//! The conformance rules of `docs/reference/hook.md`, one test per rule.
 
 use wakeline_testkit::hook_conformance;
 
@@ -12,9 +12,9 @@ fn random_webhooks_end_as_the_oracle_says() {
 }
 
 #[test]
-fn nobody_waits_for_anothers_fan_out() {
+fn a_message_does_not_wait_for_the_fan_out_of_another() {
     wakeline_testkit::rules::block_on(async {
-        let rule = hook_conformance::fan_out::nobody_waits_for_anothers_fan_out;
+        let rule = hook_conformance::fan_out::a_message_does_not_wait_for_the_fan_out_of_another;
         hook_conformance::hold_to(Box::new(Fixture::open().await), rule).await;
     });
 }

@@ -1,16 +1,16 @@
-//! Encrypted queues, by the bytes in the file.
+//! Encrypted queues, checked by the bytes in the file.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_testkit::keyed::KeyedUnderTest;
 
 use crate::fixture::Fixture;
 
 #[async_trait]
 impl KeyedUnderTest for Fixture {
-    async fn open(&self) -> Arc<dyn WholeStore> {
+    async fn open(&self) -> Arc<dyn Backend> {
         Arc::new(self.second().await)
     }
 

@@ -1,4 +1,4 @@
-//! What several stores on one file hear of each other, and that they share their work.
+//! Helpers for tests of several stores on one file: receiving hints, and sharing work.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -15,12 +15,12 @@ use wakeline_testkit::conformance::item;
 
 use crate::fixture::queue;
 
-/// The partition of marks.
+/// The partition of the messages that [`mark`] pushes.
 const MARK: &str = "mark";
 
-/// A thing that was heard.
+/// A call that a sink received.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Changed(Vec<Change>, HintOrigin),
     Flow(FlowChange),
     Hook(HookChange),
@@ -28,115 +28,116 @@ pub(crate) enum Heard {
     Link(LinkState),
 }
 
-struct Ear(mpsc::UnboundedSender<Heard>);
+struct ChannelSink(mpsc::UnboundedSender<Received>);
 
-impl HintSink for Ear {
+impl HintSink for ChannelSink {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         assert!(!changes.is_empty());
-        let _ = self.0.send(Heard::Changed(changes.to_vec(), origin));
+        let _ = self.0.send(Received::Changed(changes.to_vec(), origin));
     }
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
         for change in changes {
-            let _ = self.0.send(Heard::Flow(change.clone()));
+            let _ = self.0.send(Received::Flow(change.clone()));
         }
     }
     fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
         for change in changes {
-            let _ = self.0.send(Heard::Hook(change.clone()));
+            let _ = self.0.send(Received::Hook(change.clone()));
         }
     }
     fn everything(&self) {
-        let _ = self.0.send(Heard::Everything);
+        let _ = self.0.send(Received::Everything);
     }
     fn link(&self, state: LinkState) {
-        let _ = self.0.send(Heard::Link(state));
+        let _ = self.0.send(Received::Link(state));
     }
 }
 
-/// A store's feed, listened to.
+/// A running feed of a store, and the calls that its sink received.
 pub(crate) struct Listening {
-    pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
+    pub(crate) received: mpsc::UnboundedReceiver<Received>,
     pub(crate) shutdown: CancellationToken,
 }
 
 impl Listening {
     pub(crate) fn begin(store: &SqliteStore) -> Self {
-        let (sender, heard) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         let (store, shutdown) = (store.clone(), CancellationToken::new());
         let end = shutdown.clone();
-        tokio::spawn(async move { store.feed(Arc::new(Ear(sender)), end).await });
-        Self { heard, shutdown }
+        tokio::spawn(async move { store.feed(Arc::new(ChannelSink(sender)), end).await });
+        Self { received, shutdown }
     }
 
-    /// Listens, from when the link is up. What another one did just before may be heard first.
+    /// Starts a feed, and waits until the link is up. Changes that another store made just before
+    /// may be received first.
     pub(crate) async fn to(store: &SqliteStore) -> Self {
         let mut listening = Self::begin(store);
-        for expected in [Heard::Link(LinkState::Up), Heard::Everything] {
-            let mut heard = listening.next().await;
-            while heard != expected && !matches!(heard, Heard::Link(_)) {
-                heard = listening.next().await;
+        for expected in [Received::Link(LinkState::Up), Received::Everything] {
+            let mut received = listening.next().await;
+            while received != expected && !matches!(received, Received::Link(_)) {
+                received = listening.next().await;
             }
-            assert_eq!(heard, expected);
+            assert_eq!(received, expected);
         }
         listening
     }
 
-    /// The same, from when another store is heard too: until it is known, all that it says is heard
-    /// as everything.
+    /// Like [`Self::to`], and also waits until another store is known. Before that, its changes are
+    /// received as `Everything`.
     pub(crate) async fn between(store: &SqliteStore, other: &SqliteStore) -> Self {
         let mut listening = Self::to(store).await;
-        listening.meet(other).await;
+        listening.wait_until_known(other).await;
         listening
     }
 
-    /// Waits until another store is known, so that what it says is heard precisely.
-    pub(crate) async fn meet(&mut self, other: &SqliteStore) {
+    /// Waits until another store is known, so that its changes are received precisely.
+    pub(crate) async fn wait_until_known(&mut self, other: &SqliteStore) {
         for n in 0.. {
             let hello = vec![item(&queue("q"), &format!("hello {n}"), "hello")];
             other.push(hello).await.expect("pushed");
-            if let Heard::Changed(..) = self.next().await {
+            if let Received::Changed(..) = self.next().await {
                 break;
             }
         }
     }
 
-    /// What is heard next. The bound is far from both sides: hints take a millisecond.
-    pub(crate) async fn next(&mut self) -> Heard {
-        tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
+    /// The next call. Hints take about a millisecond, so the timeout is reached only on failure.
+    pub(crate) async fn next(&mut self) -> Received {
+        tokio::time::timeout(Duration::from_secs(30), self.received.recv())
             .await
-            .expect("something is heard")
+            .expect("a call is received")
             .expect("the feed runs")
     }
 
-    /// What is heard until a mark is, which comes last.
-    async fn until_mark(&mut self) -> Vec<Heard> {
+    /// All calls up to the next mark.
+    async fn until_mark(&mut self) -> Vec<Received> {
         let mut all = Vec::new();
         let is_mark = |change: &Change| {
             change.partition.as_ref().is_some_and(|partition| partition.as_str() == MARK)
         };
         loop {
             match self.next().await {
-                Heard::Changed(changes, _) if changes.iter().any(is_mark) => return all,
-                heard => all.push(heard),
+                Received::Changed(changes, _) if changes.iter().any(is_mark) => return all,
+                received => all.push(received),
             }
         }
     }
 
-    /// The same, of orchestrations.
+    /// The changes of orchestrations up to the next mark.
     pub(crate) async fn flow_until_mark(&mut self) -> Vec<FlowChange> {
-        let flow = |heard| match heard {
-            Heard::Flow(change) => Some(change),
+        let flow = |received| match received {
+            Received::Flow(change) => Some(change),
             _ => None,
         };
         self.until_mark().await.into_iter().filter_map(flow).collect()
     }
 
-    /// The same, of webhooks.
+    /// The changes of webhooks up to the next mark.
     pub(crate) async fn hook_until_mark(&mut self) -> Vec<HookChange> {
-        let hook = |heard| match heard {
-            Heard::Hook(change) => Some(change),
+        let hook = |received| match received {
+            Received::Hook(change) => Some(change),
             _ => None,
         };
         self.until_mark().await.into_iter().filter_map(hook).collect()
@@ -149,13 +150,14 @@ impl Drop for Listening {
     }
 }
 
-/// A push, so that whoever listens knows that all before it was heard.
+/// Pushes a message to the partition of marks. All earlier changes of the store are received before
+/// it.
 pub(crate) async fn mark(store: &SqliteStore, name: &str) {
     store.push(vec![item(&queue("q"), MARK, name)]).await.expect("pushed");
 }
 
-/// Takes all that there is through two stores at once, each twice. Nothing may come twice; tells
-/// how much there was.
+/// Takes everything through two stores at once, with two tasks each. Fails if anything was leased
+/// twice, and returns how much there was.
 pub(crate) async fn taken_once<T, Taking>(
     stores: [SqliteStore; 2],
     take: impl Fn(SqliteStore) -> Taking + Clone + Send + 'static,

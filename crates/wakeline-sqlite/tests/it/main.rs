@@ -1,4 +1,4 @@
-//! The SQLite store against the rules that every store is held to, and against its own.
+//! The SQLite store: the conformance rules of all stores, and its own tests.
 
 mod access;
 mod clock;
@@ -11,10 +11,10 @@ mod flow_processes;
 mod flow_rules;
 mod full;
 mod hook;
+mod hook_corrupt;
 mod hook_plans;
 mod hook_processes;
 mod hook_rules;
-mod hook_spoilt;
 mod keyed;
 mod listening;
 mod plans;

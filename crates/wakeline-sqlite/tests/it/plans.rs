@@ -1,4 +1,5 @@
-//! What the hot statements cost: index walks, the same with few partitions and with many.
+//! The cost of the frequent statements of queues: index searches that cost the same with few
+//! partitions and with many.
 
 use rusqlite::{Connection, Params, StatementStatus};
 use wakeline_core::Verdict;
@@ -13,12 +14,12 @@ macro_rules! sql {
     };
 }
 
-/// Every statement that pushes, claims and settlements run.
+/// The statements that run for pushes, claims and settlements.
 const HOT: &[(&str, &str)] = &[
     sql!("claim_candidates"),
     sql!("clock_read"),
     sql!("clock_store"),
-    sql!("cursor_awake"),
+    sql!("cursor_make_due"),
     sql!("cursor_by_name"),
     sql!("cursor_by_token"),
     sql!("cursor_due"),
@@ -63,14 +64,14 @@ async fn hot_statements_search_and_never_scan_or_sort() {
     }
 }
 
-/// Every statement that counts what there is, partition by partition.
-const TALLIES: &[(&str, &str)] = &[
-    sql!("tally_partitions"),
-    sql!("tally_cursors"),
-    sql!("tally_cursors_of_partition"),
-    sql!("tally_stored"),
-    sql!("tally_dead"),
-    sql!("tally_dead_of_partition"),
+/// The statements that count messages per partition.
+const COUNTS: &[(&str, &str)] = &[
+    sql!("counts_partitions"),
+    sql!("counts_cursors"),
+    sql!("counts_cursors_of_partition"),
+    sql!("counts_stored"),
+    sql!("counts_dead"),
+    sql!("counts_dead_of_partition"),
     sql!("partition_name"),
 ];
 
@@ -78,7 +79,7 @@ const TALLIES: &[(&str, &str)] = &[
 async fn counting_looks_up_and_never_scans() {
     let fixture = Fixture::open().await;
     let conn = fixture.raw();
-    for (name, sql) in TALLIES {
+    for (name, sql) in COUNTS {
         let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
         let mut rows = explain.raw_query();
         while let Some(row) = rows.next().expect("a plan") {
@@ -88,7 +89,7 @@ async fn counting_looks_up_and_never_scans() {
     }
 }
 
-/// What a statement cost when it was run to its end.
+/// The cost of running a statement to its end.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Cost {
     scanned: i32,
@@ -108,7 +109,7 @@ fn cost(conn: &Connection, (_, sql): (&str, &str), params: impl Params) -> Cost 
     }
 }
 
-/// Partitions with a backlog each, one of them leased.
+/// Partitions that each have messages, one of them leased.
 async fn with_partitions(len: usize) -> Fixture {
     let fixture = Fixture::open().await;
     for message in 0..3 {
@@ -139,7 +140,7 @@ fn costs(conn: &Connection, now: i64) -> Vec<(&'static str, Cost)> {
     add(sql!("cursor_by_token"), &|sql| cost(conn, sql, [&token]));
     add(sql!("cursor_read"), &|sql| cost(conn, sql, (50, 1)));
     add(sql!("cursor_by_name"), &|sql| cost(conn, sql, (50, "__QUEUE_MODE__")));
-    add(sql!("cursor_awake"), &|sql| cost(conn, sql, (50, 3, now, false)));
+    add(sql!("cursor_make_due"), &|sql| cost(conn, sql, (50, 3, now, false)));
     add(sql!("cursor_due"), &|sql| cost(conn, sql, (50, 1, now)));
     add(sql!("message_from"), &|sql| cost(conn, sql, (50, 0, 2)));
     add(sql!("message_repeated"), &|sql| cost(conn, sql, (50, "new", 0)));

@@ -1,4 +1,4 @@
-//! Several stores on one file, as several processes have them.
+//! Several stores on one file, as in several processes.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use wakeline_store::{
 use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, completions, options, queue, take};
-use crate::listening::{Heard, Listening, mark, taken_once};
+use crate::listening::{Listening, Received, mark, taken_once};
 
 impl Listening {
-    /// Skips until a change of a partition is heard.
-    async fn hears(&mut self, partition: &str) -> Change {
+    /// Skips received calls until a change of a partition is received.
+    async fn change_of(&mut self, partition: &str) -> Change {
         loop {
-            if let Heard::Changed(changes, origin) = self.next().await {
+            if let Received::Changed(changes, origin) = self.next().await {
                 assert_eq!(origin, HintOrigin::Notify);
                 let fits = |change: &Change| {
                     change.partition.as_ref().is_some_and(|name| name.as_str() == partition)
@@ -30,14 +30,14 @@ impl Listening {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_in_one_process_is_heard_in_the_other_precisely() {
+async fn a_push_is_reported_precisely_to_the_other_process() {
     let here = Fixture::open().await;
-    let mut ears = Listening::to(&here.store).await;
+    let mut listening = Listening::to(&here.store).await;
     let there = here.second().await;
-    assert_eq!(ears.next().await, Heard::Everything, "a process joined");
-    ears.meet(&there).await;
+    assert_eq!(listening.next().await, Received::Everything, "a process joined");
+    listening.wait_until_known(&there).await;
     let reply = there.push(vec![item(&queue("n.t"), "p", "a")]).await.expect("pushed");
-    assert_eq!(ears.hears("p").await, reply.changes[0]);
+    assert_eq!(listening.change_of("p").await, reply.changes[0]);
     assert!(take(&here.store, "n.t", 1).await.is_some());
 }
 
@@ -46,29 +46,29 @@ async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
     let here = Fixture::open().await;
     let there = here.second().await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
-    let mut ears = Listening::between(&here.store, &there).await;
-    let grant = take(&there, "q", 1).await.expect("one message");
+    let mut listening = Listening::between(&here.store, &there).await;
+    let claimed = take(&there, "q", 1).await.expect("one message");
     loop {
         // The push may be reported together with it.
-        if let Heard::Changed(changes, _) = ears.next().await
-            && let Some(end) = changes.iter().find(|change| change.due_in == grant.lease_for)
+        if let Received::Changed(changes, _) = listening.next().await
+            && let Some(end) = changes.iter().find(|change| change.due_in == claimed.lease_for)
         {
             assert_eq!(end.group, Some(GroupName::queue_mode()), "for the group that claimed");
             break;
         }
     }
-    there.settle(completions(&grant)).await.expect("settled");
+    there.settle(completions(&claimed)).await.expect("settled");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_hears_nothing_of_its_own() {
+async fn a_listener_receives_nothing_of_its_own_process() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     here.store.push(vec![item(&queue("q"), "mine", "a")]).await.expect("pushed");
     there.push(vec![item(&queue("q"), "theirs", "b")]).await.expect("pushed");
     loop {
-        if let Heard::Changed(changes, _) = ears.next().await {
+        if let Received::Changed(changes, _) = listening.next().await {
             let named = |name: &str| {
                 changes.iter().any(|change| change.partition == PartitionName::new(name).ok())
             };
@@ -81,36 +81,36 @@ async fn a_listener_hears_nothing_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_missed_is_heard_as_everything() {
+async fn missed_changes_are_reported_as_everything() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store).await;
+    let mut listening = Listening::to(&here.store).await;
     let many = (0..200).map(|n| item(&queue("q"), &n.to_string(), "a")).collect();
     there.push(many).await.expect("pushed");
-    while ears.next().await != Heard::Everything {}
+    while listening.next().await != Received::Everything {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_garbled_page_is_heard_as_everything() {
+async fn a_garbled_page_is_reported_as_everything() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::between(&here.store, &there).await;
+    let mut listening = Listening::between(&here.store, &there).await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
-    ears.hears("p").await;
+    listening.change_of("p").await;
     for file in hint_files(&here) {
         std::fs::write(file, "not a page").expect("writable");
     }
-    while ears.next().await != Heard::Everything {}
+    while listening.next().await != Received::Everything {}
     there.push(vec![item(&queue("q"), "p2", "b")]).await.expect("pushed");
-    ears.hears("p2").await;
+    listening.change_of("p2").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_feed_ends_at_its_shutdown() {
     let here = Fixture::open().await;
-    let mut ears = Listening::to(&here.store).await;
-    ears.shutdown.cancel();
-    let ended = tokio::time::timeout(Duration::from_secs(30), ears.heard.recv()).await;
+    let mut listening = Listening::to(&here.store).await;
+    listening.shutdown.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(30), listening.received.recv()).await;
     assert_eq!(ended.expect("it ends"), None);
 }
 
@@ -120,8 +120,8 @@ async fn without_hints_the_link_is_off_and_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = SqliteOptions { hints: false, ..options(&folder, &fixture.clock) };
     let store = SqliteStore::open(options).await.expect("opens");
-    let mut ears = Listening::begin(&store);
-    let Heard::Link(LinkState::Off { reason }) = ears.next().await else {
+    let mut listening = Listening::begin(&store);
+    let Received::Link(LinkState::Off { reason }) = listening.next().await else {
         panic!("the link is not off");
     };
     assert!(reason.contains("switched off"), "{reason}");
@@ -129,14 +129,14 @@ async fn without_hints_the_link_is_off_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_it_was_read_is_heard_all_the_same() {
+async fn the_changes_of_a_process_that_leaves_at_once_are_reported() {
     let here = Fixture::open().await;
-    let mut ears = Listening::to(&here.store).await;
+    let mut listening = Listening::to(&here.store).await;
     let quick = here.folder.path().join("wakeline.db.hints/quick.hint");
     std::fs::write(&quick, "").expect("writable");
-    // Whoever takes it for a dead process's file may have been faster.
+    // A store that took it for the file of a dead process may have removed it already.
     let _ = std::fs::remove_file(&quick);
-    assert_eq!(ears.next().await, Heard::Everything);
+    assert_eq!(listening.next().await, Received::Everything);
 }
 
 fn hint_files(fixture: &Fixture) -> Vec<std::path::PathBuf> {
@@ -164,44 +164,44 @@ async fn two_processes_never_hold_the_same_message() {
     let items = (0..200).map(|n| item(&queue("q"), &n.to_string(), &n.to_string())).collect();
     here.store.push(items).await.expect("pushed");
     let take = async |store: SqliteStore| -> Vec<_> {
-        let grant = take(&store, "q", 1).await;
-        grant.into_iter().map(|grant| grant.partitions[0].messages[0].id).collect()
+        let claimed = take(&store, "q", 1).await;
+        claimed.into_iter().map(|claimed| claimed.partitions[0].messages[0].id).collect()
     };
     assert_eq!(taken_once([here.store.clone(), there], take).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_process_changed_is_not_remembered_wrongly() {
+async fn a_change_of_another_process_invalidates_the_cache() {
     let here = Fixture::open().await;
     let there = here.second().await;
     here.store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
     let options = QueueOptions { lease_secs: 7, ..QueueOptions::default() };
     let command = ConfigureQueue { queue: queue("q"), namespace: None, task: None, options };
     there.configure(command).await.expect("configured");
-    let grant = take(&here.store, "q", 1).await.expect("one message");
-    assert_eq!(grant.lease_for, Duration::from_secs(7));
+    let claimed = take(&here.store, "q", 1).await.expect("one message");
+    assert_eq!(claimed.lease_for, Duration::from_secs(7));
     assert!(there.delete_queue(&queue("q")).await.expect("deleted"));
     here.store.push(vec![item(&queue("q"), "p", "b")]).await.expect("pushed");
-    let grant = take(&there, "q", 1).await.expect("one message");
-    let message = &grant.partitions[0].messages[0];
+    let claimed = take(&there, "q", 1).await.expect("one message");
+    let message = &claimed.partitions[0].messages[0];
     assert_eq!((message.transaction_id.as_str(), message.offset), ("b", 0));
-    assert_eq!(grant.lease_for, Duration::from_secs(300), "the options are gone with the queue");
+    assert_eq!(claimed.lease_for, Duration::from_secs(300), "the options are gone with the queue");
 }
 
-/// Waits until a store is linked again after its files were removed.
+/// Waits until the link is up again after the hint files were removed.
 async fn linked_again(listening: &mut Listening) {
     let mut down = false;
     loop {
         match listening.next().await {
-            Heard::Link(LinkState::Down { .. }) => down = true,
-            Heard::Link(LinkState::Up) if down => return,
+            Received::Link(LinkState::Down { .. }) => down = true,
+            Received::Link(LinkState::Up) if down => return,
             _ => {}
         }
     }
 }
 
 #[tokio::test]
-async fn files_of_hints_that_were_removed_are_made_again() {
+async fn removed_hint_files_are_created_again() {
     for whole_folder in [true, false] {
         let fixture = Fixture::open().await;
         let other = fixture.second().await;
@@ -209,7 +209,8 @@ async fn files_of_hints_that_were_removed_are_made_again() {
         let mut beside = Listening::to(&other).await;
         let folder = fixture.folder.path().join("wakeline.db.hints");
         if whole_folder {
-            // In one step: file by file, they are made again meanwhile.
+            // In one step, because files that are removed one by one would be created again
+            // meanwhile.
             std::fs::rename(&folder, fixture.folder.path().join("gone")).expect("moved");
         } else {
             for file in std::fs::read_dir(&folder).expect("read") {
@@ -220,7 +221,7 @@ async fn files_of_hints_that_were_removed_are_made_again() {
         linked_again(&mut beside).await;
         for n in 0.. {
             mark(&other, &format!("again {n}")).await;
-            if let Heard::Changed(..) = listening.next().await {
+            if let Received::Changed(..) = listening.next().await {
                 break;
             }
         }

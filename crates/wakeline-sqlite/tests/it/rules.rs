@@ -1,4 +1,4 @@
-//! The rules of `docs/reference/queue.md`, each by name.
+//! The conformance rules of `docs/reference/queue.md`, one test per rule.
 
 use crate::fixture::Fixture;
 

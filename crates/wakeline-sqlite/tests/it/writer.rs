@@ -1,4 +1,4 @@
-//! The laws of the writing thread.
+//! The guarantees of the writer thread.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, claim, completions, options, queue, take};
 
-/// Holds the database's write lock, as another process would.
-fn hold(conn: &Connection) {
+/// Takes the database's write lock, as another process would.
+fn take_write_lock(conn: &Connection) {
     conn.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
 }
 
-fn let_go(conn: &Connection) {
+fn release_write_lock(conn: &Connection) {
     conn.execute_batch("ROLLBACK").expect("the lock is held");
 }
 
@@ -32,14 +32,14 @@ async fn all_wait() {
 }
 
 #[tokio::test]
-async fn what_waits_together_is_committed_together() {
+async fn waiting_commands_are_committed_together() {
     let fixture = Fixture::open().await;
     let lock = fixture.raw();
-    hold(&lock);
+    take_write_lock(&lock);
     let before = fixture.store.counters();
     let pushes: Vec<_> = (0..100).map(|id| push(&fixture.store, "q", id)).collect();
     all_wait().await;
-    let_go(&lock);
+    release_write_lock(&lock);
     for push in pushes {
         push.await.expect("no panic").expect("pushed");
     }
@@ -63,13 +63,13 @@ async fn a_bad_command_fails_alone() {
     let fixture = Fixture::open().await;
     push(&fixture.store, "bad", 0).await.expect("no panic").expect("pushed");
     let raw = fixture.raw();
-    raw.execute("UPDATE queues SET options = '{' WHERE name = 'bad'", []).expect("spoilt");
-    hold(&raw);
+    raw.execute("UPDATE queues SET options = '{' WHERE name = 'bad'", []).expect("corrupted");
+    take_write_lock(&raw);
     let before = fixture.store.counters();
     let pushes: Vec<_> =
         (1..10).map(|id| push(&fixture.store, if id == 5 { "bad" } else { "q" }, id)).collect();
     all_wait().await;
-    let_go(&raw);
+    release_write_lock(&raw);
     for (id, push) in (1..10).zip(pushes) {
         let outcome = push.await.expect("no panic");
         match id {
@@ -79,8 +79,8 @@ async fn a_bad_command_fails_alone() {
     }
     assert!(fixture.store.counters().commits - before.commits <= 2, "they shared a commit");
     let mut found = 0;
-    while let Some(grant) = take(&fixture.store, "q", 10).await {
-        found += grant.partitions[0].messages.len();
+    while let Some(claimed) = take(&fixture.store, "q", 10).await {
+        found += claimed.partitions[0].messages.len();
     }
     assert_eq!(found, 8);
 }
@@ -89,12 +89,12 @@ async fn a_bad_command_fails_alone() {
 async fn a_dropped_caller_does_not_cancel_its_command() {
     let fixture = Fixture::open().await;
     let lock = fixture.raw();
-    hold(&lock);
+    take_write_lock(&lock);
     let dropped = push(&fixture.store, "q", 1);
     all_wait().await;
     dropped.abort();
     assert!(dropped.await.expect_err("it was aborted").is_cancelled());
-    let_go(&lock);
+    release_write_lock(&lock);
     push(&fixture.store, "q", 2).await.expect("no panic").expect("pushed");
     for _ in 0..2 {
         take(&fixture.store, "q", 1).await.expect("both messages are there");
@@ -105,26 +105,26 @@ async fn a_dropped_caller_does_not_cancel_its_command() {
 async fn an_empty_claim_neither_writes_nor_waits_for_a_writer() {
     let fixture = Fixture::open().await;
     push(&fixture.store, "q", 1).await.expect("no panic").expect("pushed");
-    let grant = take(&fixture.store, "q", 1).await.expect("one message");
+    let claimed = take(&fixture.store, "q", 1).await.expect("one message");
     let lock = fixture.raw();
-    hold(&lock);
+    take_write_lock(&lock);
     let before = fixture.store.counters();
     let outcome = fixture.store.claim(claim("q", 1)).await.expect("answered").remove(0);
-    assert_eq!(outcome.grants, [None]);
-    assert_eq!(outcome.next_due, Some(grant.lease_for), "the lease's end is in sight");
+    assert_eq!(outcome.results, [None]);
+    assert_eq!(outcome.next_due, Some(claimed.lease_for), "the lease's end is in sight");
     let after = fixture.store.counters();
     assert_eq!((after.commits, after.peeked), (before.commits, before.peeked + 1));
-    let_go(&lock);
+    release_write_lock(&lock);
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_no_commit() {
+async fn commands_that_change_nothing_do_not_commit() {
     let fixture = Fixture::open().await;
     push(&fixture.store, "q", 1).await.expect("no panic").expect("pushed");
-    let grant = take(&fixture.store, "q", 1).await.expect("one message");
-    fixture.store.settle(completions(&grant)).await.expect("settled");
+    let claimed = take(&fixture.store, "q", 1).await.expect("one message");
+    fixture.store.settle(completions(&claimed)).await.expect("settled");
     let before = fixture.store.counters();
-    fixture.store.settle(completions(&grant)).await.expect("answered as stale");
+    fixture.store.settle(completions(&claimed)).await.expect("answered as stale");
     push(&fixture.store, "q", 1).await.expect("no panic").expect("a duplicate");
     let after = fixture.store.counters();
     assert_eq!(after.commits, before.commits);
@@ -138,19 +138,19 @@ async fn a_lock_that_is_never_free_is_a_transient_error() {
     let options = SqliteOptions { busy_timeout_ms: 20, ..options(&folder, &fixture.clock) };
     let store = SqliteStore::open(options.clone()).await.expect("opens");
     let lock = Connection::open(&options.path).expect("opens");
-    hold(&lock);
+    take_write_lock(&lock);
     let refused = push(&store, "q", 1).await.expect("no panic");
     assert!(matches!(refused, Err(StoreError::Transient { operation: "push", .. })));
-    let_go(&lock);
+    release_write_lock(&lock);
     assert!(take(&store, "q", 1).await.is_none(), "nothing of it was written");
     push(&store, "q", 1).await.expect("no panic").expect("the next one goes through");
 }
 
 #[tokio::test]
-async fn closing_finishes_what_waits_and_refuses_what_comes_later() {
+async fn closing_finishes_waiting_commands_and_refuses_later_ones() {
     let fixture = Fixture::open().await;
     let lock = fixture.raw();
-    hold(&lock);
+    take_write_lock(&lock);
     let waiting = push(&fixture.store, "q", 1);
     all_wait().await;
     let closing = tokio::spawn({
@@ -158,7 +158,7 @@ async fn closing_finishes_what_waits_and_refuses_what_comes_later() {
         async move { store.close().await }
     });
     all_wait().await;
-    let_go(&lock);
+    release_write_lock(&lock);
     waiting.await.expect("no panic").expect("it was sent before");
     tokio::time::timeout(Duration::from_secs(60), closing)
         .await

@@ -1,4 +1,4 @@
-//! Interventions: holding back, ending, deleting, pruning.
+//! Administration of orchestrations: suspending, ending, deleting and pruning instances.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,102 +9,105 @@ use wakeline_core::{
     ActivityRoute, Capabilities, Capability, FlowChange, FlowToken, InstanceId, Timestamp,
 };
 
-use super::lane::{Envelope, InstanceBirth};
+use super::lane::{Envelope, NewInstance};
 use super::read::InstanceState;
 use super::work::WorkKey;
 use crate::error::StoreError;
 
-/// Why an instance is held back.
+/// Why an instance is suspended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Suspension {
-    /// Somebody asked for it. Ends by [`FlowAdmin::resume`].
+    /// An operator suspended it. Ends by [`FlowAdmin::resume`].
     Operator {
-        /// Why, in words.
+        /// The operator's reason.
         reason: String,
     },
-    /// Its code and its history do not agree. Ends by [`FlowAdmin::resume`], or when a runtime
-    /// with fitting capabilities starts ([`FlowAdmin::retry_mismatched`]).
+    /// Its code and its history do not match. Ends by [`FlowAdmin::resume`], or when a runtime with
+    /// matching capabilities starts ([`FlowAdmin::retry_mismatched`]).
     Mismatch {
-        /// The difference, in words.
+        /// A description of the difference.
         reason: String,
     },
 }
 
-/// How far the instances that were suspended for a mismatch have been retried: stores go through
-/// them capability by capability.
+/// How far the retry of instances that were suspended for a mismatch has come. Stores process them
+/// one capability after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryPlace {
-    /// The store's number of the capability.
+pub struct RetryPosition {
+    /// The store's id of the capability.
     pub capability: i64,
-    /// The last lane.
+    /// The store's id of the last mailbox that was processed.
     pub lane: i64,
 }
 
-/// A piece of a retry.
+/// The result of one batch of a retry.
 #[derive(Debug, Default)]
-pub struct RetriedPiece {
-    /// How many instances go on.
+pub struct RetriedBatch {
+    /// The number of instances that were resumed.
     pub count: u64,
-    /// What their waiters are told.
+    /// Changes to publish to the waiters of the resumed instances.
     pub changes: Vec<FlowChange>,
-    /// Where there may be more; `None` at the end.
-    pub next: Option<RetryPlace>,
+    /// Where the next batch begins; `None` at the end.
+    pub next: Option<RetryPosition>,
 }
 
-/// Ends an instance without its code.
+/// Ends an instance without running its code.
 #[derive(Debug, Clone)]
 pub struct TerminateInstance {
-    /// Which.
+    /// The instance to end.
     pub instance: InstanceId,
-    /// How it ends.
+    /// The final state of the instance.
     pub state: InstanceState,
-    /// The error, as the runtime encoded it.
+    /// The error, as encoded by the runtime.
     pub output: Bytes,
-    /// What others are told: the parent, say. Sent only if the instance is ended by this.
+    /// Messages to other instances, such as the parent. Sent only if this call ends the instance.
     pub messages: Vec<Envelope>,
-    /// What is recorded of an instance that is pending. With it, only a pending one is ended;
-    /// without it, only one that runs: what others are told depends on which it is.
-    pub birth: Option<InstanceBirth>,
+    /// What to record for an instance that is pending. If set, only a pending instance is ended;
+    /// otherwise only a running one, because the messages differ between the two.
+    pub new_instance: Option<NewInstance>,
 }
 
 /// Which instances to delete.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteInstances {
-    /// These, each with all below it. All or none: with `force` unset, if one of the tree has not
-    /// ended when the call begins nothing is deleted.
+    /// The instances, each deleted with all its descendants. If `force` is unset and any instance
+    /// of these trees has not ended when the call begins, nothing is deleted.
     pub instances: Vec<InstanceId>,
-    /// Whether instances that have not ended are deleted too, and messages that wait for one that
-    /// was never started.
+    /// Whether to delete instances that have not ended too, and messages that wait for an instance
+    /// that was never started.
     pub force: bool,
 }
 
-/// What was deleted.
+/// The result of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeleteReport {
-    /// Instances.
+    /// The number of deleted instances.
     pub instances: u64,
-    /// Executions.
+    /// The number of deleted executions.
     pub executions: u64,
-    /// Events.
+    /// The number of deleted events.
     pub events: u64,
-    /// Messages and activities.
+    /// The number of deleted messages and activities.
     pub messages: u64,
-    /// Not empty if nothing was deleted: those that have not ended.
+    /// The instances that prevented the deletion because they have not ended; if not empty, nothing
+    /// was deleted.
     pub running: Vec<InstanceId>,
-    /// Not empty if nothing was deleted: those whose parent is not deleted with them.
+    /// The instances that prevented the deletion because their parent is not deleted with them; if
+    /// not empty, nothing was deleted.
     pub orphans: Vec<InstanceId>,
-    /// Deleted ones that somebody may wait for: the caller gives a hint to its own waiters.
+    /// Deleted instances that a client may wait for: the caller publishes a hint to its own
+    /// waiters.
     pub watched: Vec<InstanceId>,
 }
 
-/// Which ended instances a bulk operation takes. By default all, 1,000 in one call.
+/// Selects ended instances for a bulk operation: by default all, 1,000 in one call.
 #[derive(Debug, Clone)]
 pub struct InstanceFilter {
-    /// Only these; `None` for all.
+    /// Only these instances; `None` for all.
     pub instances: Option<Vec<InstanceId>>,
-    /// Only those that ended before.
+    /// Only those that ended before this time.
     pub ended_before: Option<Timestamp>,
-    /// At most so many roots in one call.
+    /// The maximum number of root instances in one call.
     pub limit: u32,
 }
 
@@ -114,58 +117,58 @@ impl Default for InstanceFilter {
     }
 }
 
-/// Which executions of an instance go. The current one always stays.
+/// Which executions of an instance to remove. The current one is always kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PruneOptions {
-    /// So many of the newest stay.
+    /// The number of newest executions to keep.
     pub keep_last: Option<u32>,
-    /// Only those that ended before.
+    /// Only those that ended before this time.
     pub ended_before: Option<Timestamp>,
 }
 
-/// What was pruned.
+/// The result of a pruning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PruneReport {
-    /// Instances of which something went.
+    /// The number of instances from which something was removed.
     pub instances: u64,
-    /// Executions that went.
+    /// The number of executions that were removed.
     pub executions: u64,
-    /// Events that went.
+    /// The number of events that were removed.
     pub events: u64,
 }
 
-/// Which unclaimed work to find.
+/// Selects unclaimed work.
 #[derive(Debug, Clone)]
 pub struct FindUnclaimed {
     /// Only of these instances; `None` for all.
     pub instances: Option<Vec<InstanceId>>,
-    /// Only what could have been claimed for at least so long.
+    /// Only what could have been claimed for at least this long.
     pub waited_min: Duration,
-    /// At most so much; of named instances, of each of them.
+    /// The maximum number of items, per instance if instances are named.
     pub limit: u32,
 }
 
 /// A turn or an activity that could be claimed, and that no worker has claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclaimed {
-    /// Whose.
+    /// The instance that it belongs to.
     pub instance: InstanceId,
-    /// What workers need to have.
-    pub what: UnclaimedWhat,
+    /// What a worker needs in order to claim it.
+    pub what: UnclaimedWork,
     /// Since when it could be claimed.
     pub since: Timestamp,
 }
 
-/// What an [`Unclaimed`] waits for.
+/// What an [`Unclaimed`] is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UnclaimedWhat {
+pub enum UnclaimedWork {
     /// A worker with this orchestration.
     Turn(Capability),
     /// A worker with this activity.
     Work(WorkKey, ActivityRoute),
 }
 
-impl fmt::Display for UnclaimedWhat {
+impl fmt::Display for UnclaimedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let route = match self {
             Self::Turn(capability) => {
@@ -184,54 +187,56 @@ impl fmt::Display for UnclaimedWhat {
     }
 }
 
-/// Interventions into orchestrations.
+/// Administration of orchestrations.
 #[async_trait]
 pub trait FlowAdmin: Send + Sync {
-    /// Holds an instance back: its lane is claimed by nobody until it is resumed. False if it
-    /// does not exist, has ended, or is held back already.
+    /// Suspends an instance: its mailbox is not claimed until it is resumed. Returns false if it
+    /// does not exist, has ended, or is suspended already.
     async fn suspend(
         &self,
         instance: &InstanceId,
         suspension: Suspension,
     ) -> Result<bool, StoreError>;
 
-    /// The same by the holder of a turn, which is given back uncounted. False if the lease was
-    /// not held any more.
+    /// Like [`FlowAdmin::suspend`], but called by the holder of a turn, which is given back without
+    /// counting the attempt. Returns false if the lease was no longer held.
     async fn suspend_turn(
         &self,
         token: FlowToken,
         suspension: Suspension,
     ) -> Result<bool, StoreError>;
 
-    /// Ends a suspension. False if there was none.
+    /// Ends a suspension. Returns false if there was none.
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError>;
 
-    /// Ends the suspensions for a mismatch of instances with these capabilities: a piece of those
-    /// behind a place, in one transaction. The caller tells the waiters before it goes on.
+    /// Resumes instances with these capabilities that were suspended for a mismatch: one batch
+    /// after a position, in one transaction. The caller publishes the changes before it calls
+    /// again.
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError>;
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError>;
 
-    /// Turns and activities that could be claimed for a while, and that nobody claimed; longest
-    /// first. Most often no worker has their code.
+    /// Turns and activities that could have been claimed for a while but were not, longest wait
+    /// first. The usual cause is that no worker has their code.
     async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError>;
 
-    /// Ends an instance without its code: its lease, messages and activities go. False if it did
-    /// not exist or had ended, or is pending and the command is for one that runs, or the reverse.
+    /// Ends an instance without running its code, and removes its lease, messages and activities.
+    /// Returns false if it does not exist or has ended, or if it is pending and the command is for
+    /// a running one, or the reverse.
     async fn terminate(
         &self,
         command: TerminateInstance,
     ) -> Result<(bool, Vec<FlowChange>), StoreError>;
 
-    /// Deletes instances with all below them. Unknown ones are passed over. What was named is gone
-    /// for everybody who asks with the first of several short transactions; the call goes on until
-    /// nothing is left. If it ends before, the rest goes by [`FlowAdmin::clear_deleted`].
+    /// Deletes instances with all their descendants; unknown ones are skipped. The named instances
+    /// become invisible with the first of several short transactions, and the call continues until
+    /// nothing is left. If it is interrupted, [`FlowAdmin::clear_deleted`] removes the rest.
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError>;
 
-    /// Deletes ended instances that have no parent, with all below them; those with a descendant
-    /// that has not ended are passed over.
+    /// Deletes ended instances that have no parent, with all their descendants. Those with a
+    /// descendant that has not ended are skipped.
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError>;
 
     /// Removes old executions of instances.
@@ -241,8 +246,7 @@ pub trait FlowAdmin: Send + Sync {
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError>;
 
-    /// Goes on with deletions and prunings that their callers did not finish, by a piece in a short
-    /// transaction. Returns when to call again: zero if there is more to do now, `None` if nothing
-    /// is left.
+    /// Continues deletions and prunings that were interrupted, one batch in a short transaction.
+    /// Returns when to call again: zero if there is more to do now, `None` if nothing is left.
     async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError>;
 }

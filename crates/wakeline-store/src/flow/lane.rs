@@ -1,4 +1,4 @@
-//! The hot path of orchestrations: messages in, turns leased, turns committed.
+//! The main write path of orchestrations: enqueueing messages, and leasing and committing turns.
 
 use std::time::Duration;
 
@@ -22,191 +22,193 @@ use crate::queue::{PushItem, PushOutcome};
 /// When a message or a work item can be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visible {
-    /// At once.
+    /// Immediately.
     Now,
-    /// So long after the commit.
+    /// This long after the commit.
     After(Duration),
-    /// At a moment by the database's clock.
+    /// At this time by the database's clock.
     At(Timestamp),
 }
 
 /// A message to an instance.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// To whom.
+    /// The instance that receives the message.
     pub instance: InstanceId,
-    /// When it can be claimed.
+    /// When the message can be claimed.
     pub visible: Visible,
-    /// What the runtime put in.
+    /// The message as encoded by the runtime; stores do not read it.
     pub payload: Bytes,
-    /// What the instance needs, if this message may begin an execution. A lane that needs nothing
-    /// yet takes it over; a lane that does not know what it needs is claimed by nobody.
+    /// The capability that the instance needs, if this message may begin an execution. A mailbox
+    /// without a capability takes it over; a mailbox that has none cannot be claimed.
     pub starts: Option<Capability>,
-    /// Who waits for the instance that it starts: readers see it while that is pending, and a
-    /// deletion of the parent takes it along.
+    /// The instance that waits for the one that this message starts. Readers see it while the new
+    /// instance is pending, and deleting the parent deletes the new instance too.
     pub parent: Option<InstanceId>,
-    /// Refused, with [`EnqueueOutcome::Exists`], if the instance exists or a start is waiting.
+    /// Refused with [`EnqueueOutcome::Exists`] if the instance exists or a start message is
+    /// waiting.
     pub unique: bool,
-    /// Kept even if the instance has ended; otherwise that is [`EnqueueOutcome::Ended`].
+    /// Stored even if the instance has ended; otherwise the outcome is [`EnqueueOutcome::Ended`].
     pub even_if_ended: bool,
-    /// Names the message within its lane, so that a turn can take it back: a timer, say, by its
-    /// execution and event.
+    /// Identifies the message within its mailbox so that a turn can remove it, for example a timer
+    /// by its execution and event.
     pub key: Option<(u64, u64)>,
 }
 
-/// What became of a message.
+/// The outcome of enqueueing one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueOutcome {
-    /// Stored.
+    /// The message was stored.
     Queued,
-    /// The instance exists, or waits to be started; nothing was stored.
+    /// The instance exists or is waiting to be started; nothing was stored.
     Exists,
     /// The instance has ended; nothing was stored.
     Ended,
 }
 
-/// Answer to an enqueue.
+/// The result of an enqueue call.
 #[derive(Debug, Clone, Default)]
 pub struct EnqueueReply {
-    /// One per envelope, in order.
+    /// One outcome per message, in order.
     pub outcomes: Vec<EnqueueOutcome>,
-    /// Turns that were leased to the requests that came along, with the requests' indices.
+    /// Turns that were leased to the requests passed with the call, with the requests' indices.
     pub turns: Vec<(usize, TurnItem)>,
-    /// What the caller tells its own waiters. Other processes are told by the store.
+    /// Changes to publish to the waiters of this process. The store notifies other processes.
     pub changes: Vec<FlowChange>,
 }
 
-/// One dispatcher that can take a turn.
+/// A dispatcher that can take a turn.
 #[derive(Debug, Clone)]
 pub struct TurnRequest {
-    /// Becomes the key of the token. Claiming again with it after an unknown outcome returns what
-    /// it holds and leases nothing new.
+    /// Becomes the key of the token. After an unknown outcome, claiming again with the same key
+    /// returns what it already holds and leases nothing new.
     pub key: Uuid,
     /// How long the lease lasts.
     pub lease: Duration,
-    /// Which instances it can run.
+    /// Which orchestrations the dispatcher can run.
     pub capabilities: Capabilities,
 }
 
-/// The dispatchers of one line.
+/// The claim of all waiting dispatchers of one line.
 #[derive(Debug, Clone)]
 pub struct TurnClaim {
-    /// Which instances they can run: the same for all of them.
+    /// Which orchestrations they can run; the same for all of them.
     pub capabilities: Capabilities,
-    /// The dispatchers, in order of arrival. Their own capabilities are not looked at.
+    /// The dispatchers in order of arrival. Their own capabilities are ignored.
     pub requests: Vec<TurnRequest>,
-    /// Whether to say what is next even if every request is served.
+    /// Whether to report when the next turn is due even if every request is served.
     pub further: bool,
 }
 
-/// What a claim found in one line.
+/// The result of a claim of turns in one line.
 #[derive(Debug, Clone, Default)]
 pub struct TurnClaimed {
-    /// One per request, in order.
+    /// One entry per request, in order.
     pub turns: Vec<Option<TurnItem>>,
-    /// If a request went without, or the claim was to look further: time until the line's next
-    /// turn. Possibly early, never late.
+    /// Time until the line's next turn, if a request got none or `further` was set. Possibly early,
+    /// never late.
     pub next_due: Option<Duration>,
 }
 
-/// A message that a turn took along.
+/// A message that is delivered with a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneMessage {
-    /// Its place in the lane.
+    /// The message's sequence number within its mailbox.
     pub seq: i64,
-    /// How often it was taken, this time included.
+    /// How often the message was delivered, this time included.
     pub attempt: u32,
-    /// What the runtime put in.
+    /// The message as encoded by the runtime.
     pub payload: Bytes,
 }
 
-/// The events of one turn, as the runtime encoded them.
+/// The events of one turn, as encoded by the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryBatch {
-    /// Number of the first event; the first of an execution is 1.
+    /// The number of the first event; an execution's events are numbered from 1.
     pub first: u64,
-    /// Number of the last event.
+    /// The number of the last event.
     pub last: u64,
-    /// The events.
+    /// The encoded events.
     pub events: Bytes,
 }
 
-/// The history of the current execution, as far as a claim brings it along.
+/// The history of the current execution, as far as a claim includes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InlineHistory {
-    /// All of it.
-    Whole(Vec<HistoryBatch>),
-    /// It is long: read it with [`super::FlowReader::history`] if it is not remembered.
+    /// The complete history.
+    Complete(Vec<HistoryBatch>),
+    /// The history is too long to include: read it with [`super::FlowReader::history`] unless it is
+    /// cached.
     TooLong,
 }
 
 /// A leased turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnItem {
-    /// Proves the lease.
+    /// The fencing token that proves the lease.
     pub token: FlowToken,
-    /// The most often taken of its messages.
+    /// The highest attempt number among its messages.
     pub attempt: u32,
-    /// Whose turn.
+    /// The instance that the turn belongs to.
     pub instance: InstanceId,
     /// The orchestration's name; `None` before the first commit of a turn.
     pub name: Option<OrchestrationName>,
-    /// Who waits for it, and for which event.
+    /// The parent instance that waits for this one, and the event that it waits for.
     pub parent: Option<(InstanceId, u64)>,
-    /// What the lane needs at present.
+    /// The capability that the mailbox currently requires.
     pub capability: Option<Capability>,
     /// The current execution; 0 before the first commit of a turn.
     pub execution: u64,
     /// The last event of the current execution; 0 if it has none.
     pub last_event: u64,
-    /// How the current execution stands; `None` if there is none yet.
+    /// The state of the current execution; `None` if there is none yet.
     pub state: Option<InstanceState>,
-    /// Visible messages in order of arrival; at least one.
+    /// The visible messages in order of arrival; at least one.
     pub messages: Vec<LaneMessage>,
-    /// The events so far.
+    /// The history so far.
     pub history: InlineHistory,
-    /// The key-value state as of the start of the execution, ordered by key.
+    /// The key-value state at the start of the execution, ordered by key.
     pub kv: Vec<KvEntry>,
-    /// The database's clock at the claim.
+    /// The database's clock when the turn was claimed.
     pub now: Timestamp,
     /// How long the lease lasts.
     pub lease_for: Duration,
 }
 
-/// The instance that a first turn makes.
+/// The instance that its first turn creates.
 #[derive(Debug, Clone)]
-pub struct InstanceBirth {
+pub struct NewInstance {
     /// The orchestration's name.
     pub name: OrchestrationName,
-    /// Who waits for it, and for which event.
+    /// The parent instance that waits for this one, and the event that it waits for.
     pub parent: Option<(InstanceId, u64)>,
 }
 
-/// What an execution needs from now on.
+/// The capability that an execution requires from now on.
 #[derive(Debug, Clone)]
 pub struct Pinned {
-    /// For the lane: which dispatchers may take its turns.
+    /// Decides which dispatchers may take its turns.
     pub capability: Capability,
-    /// For readers: the version of the code.
+    /// The version of the code, as shown to readers.
     pub version: Option<String>,
 }
 
-/// How a turn leaves the execution.
+/// The state in which a turn leaves the execution.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ExecutionEnd {
-    /// It goes on.
+    /// The execution continues.
     #[default]
     Open,
-    /// It has ended and was followed by none: the instance has ended.
+    /// The execution has ended and none follows: the instance has ended.
     Ended {
-        /// How: completed, failed, cancelled or terminated.
+        /// The final state: completed, failed, cancelled or terminated.
         state: InstanceState,
-        /// The result or the error, as the runtime encoded it.
+        /// The result or the error, as encoded by the runtime.
         output: Option<Bytes>,
     },
-    /// The next execution begins with a message of this commit.
+    /// The execution has ended, and a message of this commit begins the next one.
     ContinuedAsNew {
-        /// Its input, as the runtime encoded it.
+        /// The input of the next execution, as encoded by the runtime.
         output: Option<Bytes>,
     },
 }
@@ -214,55 +216,56 @@ pub enum ExecutionEnd {
 /// A change of the status text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusChange {
-    /// It has this text now.
+    /// The status text is now this.
     Set(String),
-    /// It has none now.
+    /// There is no status text any more.
     Clear,
 }
 
-/// A change of the key-value state, in order.
+/// A change of the key-value state. Changes are applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KvChange {
-    /// The key has this value now.
+    /// Sets a key to a value.
     Set(KvKey, Bytes),
-    /// The key has no value now.
+    /// Removes a key.
     Clear(KvKey),
-    /// No key has a value now.
+    /// Removes all keys.
     ClearAll,
 }
 
-/// Everything that a turn did: one transaction, or nothing of it.
+/// Everything that a turn did. It is committed in one transaction or not at all.
 #[derive(Debug, Clone)]
 pub struct TurnCommit {
-    /// Proves the lease; a stale one changes nothing.
+    /// The fencing token that proves the lease; a stale one changes nothing.
     pub token: FlowToken,
-    /// The execution that the rest is about; made if it does not exist.
+    /// The execution that the other fields apply to; created if it does not exist.
     pub execution: u64,
-    /// The instance, if this is its first turn. Ignored if it exists.
-    pub birth: Option<InstanceBirth>,
-    /// What the execution needs, if that changed.
+    /// The instance to create if this is its first turn; ignored if it exists.
+    pub new_instance: Option<NewInstance>,
+    /// The capability that the execution requires, if that changed.
     pub pinned: Option<Pinned>,
-    /// New events; they must follow the last one.
+    /// New events, which must directly follow the last stored one.
     pub history: Option<HistoryBatch>,
-    /// Changes of the status text, in order; each makes a new version.
+    /// Changes of the status text, in order; each one increments the status version.
     pub status: Vec<StatusChange>,
     /// Changes of the key-value state, in order.
     pub kv: Vec<KvChange>,
-    /// How the execution stands afterwards.
+    /// The state of the execution after this turn.
     pub end: ExecutionEnd,
-    /// Activities to run.
+    /// Activities to schedule.
     pub work: Vec<NewWork>,
-    /// Activities of this instance to take back; done after `work`, so that one of both is none.
+    /// Activities of this instance to cancel. Applied after `work`, so an activity in both lists is
+    /// not stored.
     pub cancelled_work: Vec<WorkKey>,
-    /// Messages: timers to itself, starts and completions to others.
+    /// Messages to send: timers to the instance itself, starts and completions to others.
     pub messages: Vec<Envelope>,
-    /// Keys of messages in the own lane to take back.
+    /// Keys of messages in the instance's own mailbox to remove.
     pub cancelled_messages: Vec<(u64, u64)>,
-    /// Removes all messages of the own lane and all its work. Meant for an instance that ended.
+    /// Whether to remove all messages and activities of the instance; used when it has ended.
     pub clear: bool,
-    /// Messages to queues.
+    /// Messages to push to queues.
     pub pushes: Vec<PushItem>,
-    /// Messages to endpoints of applications.
+    /// Webhook messages to emit to the endpoints of applications.
     pub emits: Vec<NewMessage>,
     /// Dispatchers that can take a turn which this commit makes available.
     pub turn_requests: Vec<TurnRequest>,
@@ -270,49 +273,50 @@ pub struct TurnCommit {
     pub work_requests: Vec<WorkRequest>,
 }
 
-/// How a turn's commit ended.
+/// The outcome of a turn's commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnOutcome {
-    /// All of it happened.
+    /// Everything was committed.
     Committed {
-        /// One per message, in order.
+        /// One outcome per message, in order.
         messages: Vec<EnqueueOutcome>,
-        /// One per push, in order.
+        /// One outcome per push, in order.
         pushes: Vec<PushOutcome>,
-        /// One per message to endpoints, in order.
+        /// One outcome per webhook message, in order.
         emits: Vec<EmitOutcome>,
     },
     /// The lease has expired or was ended; nothing changed.
     Stale,
-    /// The events do not follow the last one; nothing changed.
+    /// The events do not follow the last stored one; nothing changed.
     Conflict {
-        /// The last event that the execution has.
+        /// The last event that is stored for the execution.
         last_event: u64,
     },
 }
 
-/// Answer to a turn's commit.
+/// The result of a turn's commit.
 #[derive(Debug, Clone)]
 pub struct TurnReply {
-    /// How it ended.
+    /// The outcome of the commit.
     pub outcome: TurnOutcome,
-    /// Turns that were leased to the requests that came along, with the requests' indices.
+    /// Turns that were leased to the requests passed with the call, with the requests' indices.
     pub turns: Vec<(usize, TurnItem)>,
-    /// Activities that were leased to the requests that came along, with the requests' indices.
+    /// Activities that were leased to the requests passed with the call, with the requests'
+    /// indices.
     pub work: Vec<(usize, WorkItem)>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the orchestration waiters of this process.
     pub changes: Vec<FlowChange>,
-    /// What the caller tells its own waiters of queues.
+    /// Changes to publish to the queue waiters of this process.
     pub queue_changes: Vec<wakeline_core::Change>,
-    /// What the caller tells its own waiters of deliveries.
+    /// Changes to publish to the delivery waiters of this process.
     pub hook_changes: Vec<wakeline_core::HookChange>,
 }
 
-/// The hot path of orchestrations. Concurrent calls of one kind may share a commit.
+/// The main write path of orchestrations. Concurrent calls of one kind may share a commit.
 #[async_trait]
 pub trait FlowStore: Send + Sync {
-    /// Puts messages into lanes. Makes no instance. `requests` are dispatchers that can take a
-    /// turn which this makes available.
+    /// Stores messages in mailboxes without creating instances. `requests` are dispatchers that can
+    /// take a turn which this makes available.
     async fn enqueue(
         &self,
         envelopes: Vec<Envelope>,
@@ -325,29 +329,29 @@ pub trait FlowStore: Send + Sync {
     /// Commits a turn and ends its lease.
     async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError>;
 
-    /// Puts an activity into the queue of work outside of a turn, for set-ups and tests.
+    /// Schedules an activity outside of a turn, for set-up code and tests.
     async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError>;
 
     /// Leases activities: one call, one commit, one outcome per line.
     async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError>;
 
-    /// Removes a leased activity and tells its instance, in one commit. `requests` are
-    /// dispatchers that can take the turn which this makes available.
+    /// Removes a leased activity and sends its result to the instance, in one commit. `requests`
+    /// are dispatchers that can take the turn which this makes available.
     async fn complete_work(
         &self,
         completion: Completion,
         requests: Vec<TurnRequest>,
     ) -> Result<CompletionReply, StoreError>;
 
-    /// Moves the end of leases of either kind to `span` from now. One outcome per token.
+    /// Extends leases of turns and activities to `span` from now. One outcome per token.
     async fn renew(
         &self,
         tokens: Vec<FlowToken>,
         span: Duration,
     ) -> Result<Vec<RenewOutcome>, StoreError>;
 
-    /// Gives a leased turn or activity back: what the lease holds becomes visible after `delay`;
-    /// `uncounted` takes the attempt back.
+    /// Gives back a leased turn or activity: what the lease holds becomes visible after `delay`.
+    /// With `uncounted` the attempt does not count.
     async fn abandon(
         &self,
         token: FlowToken,
@@ -355,10 +359,10 @@ pub trait FlowStore: Send + Sync {
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError>;
 
-    /// Moves the end of the sessions of these owners to `span` from now: those that are live and
-    /// were active within `idle`. A span of zero ends them instead, whether they were active or
-    /// not, and workers that wait are told. Returns how many. An empty list of owners instead
-    /// removes the sessions of anyone that have expired and for which no activity waits.
+    /// Extends the live sessions of these owners that were active within `idle` to `span` from now.
+    /// A span of zero ends all their sessions instead and notifies waiting workers. Returns how
+    /// many were changed. An empty list of owners instead removes expired sessions of any owner for
+    /// which no activity waits.
     async fn keep_sessions(
         &self,
         owners: Vec<OwnerId>,
@@ -366,7 +370,7 @@ pub trait FlowStore: Send + Sync {
         idle: Duration,
     ) -> Result<u64, StoreError>;
 
-    /// Reads, without claiming, how long until each line has something: zero if it has now. An
-    /// outcome line has nothing unless its instance ended.
+    /// Reads, without claiming, how long until each line has an item: zero if it has one now. An
+    /// outcome line has an item only if its instance has ended.
     async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Messages that wait in lanes, also in those of instances that were never started.
+//! Messages that wait in mailboxes, including those of instances that were never started.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,25 +6,26 @@ use wakeline_core::{InstanceId, Timestamp};
 
 use crate::error::StoreError;
 
-/// Messages wait under an id that was never started: they will be delivered with its start.
+/// A mailbox with messages for an instance that was never started. They are delivered once it
+/// starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlyMailbox {
-    /// The id.
+    /// The id under which the messages wait.
     pub instance: InstanceId,
-    /// How many messages wait.
+    /// The number of waiting messages.
     pub messages: u64,
-    /// When the first of them could be delivered: most often when it arrived.
+    /// When the first of them became deliverable, usually its time of arrival.
     pub oldest_at: Timestamp,
 }
 
-/// Which mailboxes of ids that were never started to list. By default the first 100.
+/// Selects mailboxes of instances that were never started; by default the first 100.
 #[derive(Debug, Clone)]
 pub struct ListMailboxes {
-    /// Only those whose id begins with this.
+    /// Only mailboxes whose id begins with this prefix.
     pub id_prefix: Option<String>,
-    /// Only those behind this id: the last one of the page before.
+    /// Only mailboxes after this id, the last one of the previous page.
     pub after: Option<InstanceId>,
-    /// At most so many.
+    /// The maximum number of mailboxes to return.
     pub limit: u32,
 }
 
@@ -34,25 +35,25 @@ impl Default for ListMailboxes {
     }
 }
 
-/// A message that waits in a lane.
+/// A message that waits in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingMessage {
-    /// Its place in the lane.
+    /// The message's sequence number within its mailbox.
     pub seq: i64,
-    /// When it can be delivered.
+    /// When the message can be delivered.
     pub visible_at: Timestamp,
-    /// What the runtime put in.
+    /// The message as encoded by the runtime.
     pub payload: Bytes,
 }
 
-/// Reads of messages that wait.
+/// Reads messages that wait in mailboxes.
 #[async_trait]
 pub trait MailboxReader: Send + Sync {
-    /// Ids under which messages wait and that were never started, in their order.
+    /// Ids of instances that were never started and for which messages wait, in order of the ids.
     async fn early_mailboxes(&self, list: ListMailboxes) -> Result<Vec<EarlyMailbox>, StoreError>;
 
-    /// Messages in the lane of an id, in order of arrival, at most so many: of one that was never
-    /// started, and of any instance.
+    /// Up to `limit` messages in the mailbox of an id, in order of arrival. Works for any instance
+    /// and for ids that were never started.
     async fn waiting_messages(
         &self,
         instance: &InstanceId,

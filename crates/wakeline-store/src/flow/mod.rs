@@ -1,7 +1,7 @@
-//! Durable orchestrations as a store sees them: lanes of messages with a lease, histories, work.
+//! Durable orchestrations as a store sees them: mailboxes with a lease, histories and activities.
 //!
-//! Items are envelopes: routing fields that a store decides by, and bytes that it never looks
-//! into. The rules, with their reasons, are in `docs/reference/flow.md`.
+//! Items consist of routing fields, by which a store decides, and of bytes that it never
+//! interprets. The rules, with their reasons, are in `docs/reference/flow.md`.
 
 mod admin;
 mod lane;
@@ -11,11 +11,12 @@ mod work;
 
 pub use admin::{
     DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
-    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
+    PruneReport, RetriedBatch, RetryPosition, Suspension, TerminateInstance, Unclaimed,
+    UnclaimedWork,
 };
 pub use lane::{
     EnqueueOutcome, EnqueueReply, Envelope, ExecutionEnd, FlowStore, HistoryBatch, InlineHistory,
-    InstanceBirth, KvChange, LaneMessage, Pinned, StatusChange, TurnClaim, TurnClaimed, TurnCommit,
+    KvChange, LaneMessage, NewInstance, Pinned, StatusChange, TurnClaim, TurnClaimed, TurnCommit,
     TurnItem, TurnOutcome, TurnReply, TurnRequest, Visible,
 };
 pub use mailbox::{EarlyMailbox, ListMailboxes, MailboxReader, WaitingMessage};
@@ -28,7 +29,7 @@ pub use work::{
     WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest, WorkRetries,
 };
 
-/// Everything that a runtime of orchestrations asks of a store.
+/// Everything that an orchestration runtime needs from a store.
 pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader {}
 
 impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader> FlowBackend for T {}

@@ -1,4 +1,4 @@
-//! Reading instances: outcome, status, history, key-value state, lists.
+//! Reads instances: outcome, status, history, key-value state and lists.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,27 +7,27 @@ use wakeline_core::{Capability, InstanceId, KvKey, OrchestrationName, Timestamp}
 use super::lane::HistoryBatch;
 use crate::error::StoreError;
 
-/// How an execution, or an instance by its current execution, stands.
+/// The state of an execution, or of an instance by its current execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstanceState {
-    /// An instance only: it was started and waits for its first turn.
+    /// Instances only: started, and waiting for the first turn.
     Pending,
-    /// It goes on.
+    /// The execution is in progress.
     Running,
-    /// It returned a result.
+    /// The orchestration returned a result.
     Completed,
-    /// It returned an error, or was given up.
+    /// The orchestration returned an error, or was given up.
     Failed,
-    /// It was cancelled.
+    /// The orchestration was cancelled.
     Cancelled,
-    /// It was ended from outside, without its code.
+    /// The instance was ended by an administrator, without running its code.
     Terminated,
-    /// An execution only: the next one took over.
+    /// Executions only: the next execution continues the instance.
     ContinuedAsNew,
 }
 
 impl InstanceState {
-    /// All states.
+    /// All states, in the order of [`FlowDepths::instances`].
     pub const ALL: [Self; 7] = [
         Self::Pending,
         Self::Running,
@@ -38,12 +38,12 @@ impl InstanceState {
         Self::ContinuedAsNew,
     ];
 
-    /// Whether nothing follows.
+    /// Whether the instance has reached a final state.
     pub fn is_ended(self) -> bool {
         !matches!(self, Self::Pending | Self::Running | Self::ContinuedAsNew)
     }
 
-    /// The state as it is stored.
+    /// The state's name as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -56,121 +56,121 @@ impl InstanceState {
         }
     }
 
-    /// The state that is stored as this text.
+    /// Parses a name as returned by [`InstanceState::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
 }
 
-/// A value of the key-value state.
+/// One entry of an instance's key-value state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvEntry {
-    /// The key.
+    /// The entry's key.
     pub key: KvKey,
-    /// The value.
+    /// The value as bytes.
     pub value: Bytes,
-    /// The execution that set it.
+    /// The execution that set the value.
     pub execution: u64,
-    /// When.
+    /// When the value was set.
     pub updated_at: Timestamp,
 }
 
-/// An instance as it stands.
+/// An instance with its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceDetail {
-    /// Its id.
+    /// The instance's id.
     pub instance: InstanceId,
-    /// The orchestration's name. Of a pending one: what it needs, up to the first `@`.
+    /// The orchestration's name. For a pending instance: its capability up to the first `@`.
     pub name: OrchestrationName,
-    /// The version that its current execution is pinned to.
+    /// The code version that the current execution is pinned to.
     pub version: Option<String>,
-    /// What it needs.
+    /// The capability that its next turn requires.
     pub capability: Option<Capability>,
-    /// How its current execution stands.
+    /// The state of the current execution.
     pub state: InstanceState,
-    /// Why it is held back, if it is.
+    /// Why it is suspended, if it is.
     pub suspended: Option<String>,
-    /// The result or the error, as the runtime encoded it.
+    /// The result or the error, as encoded by the runtime.
     pub output: Option<Bytes>,
-    /// The status text.
+    /// The status text set by the orchestration.
     pub status: Option<String>,
-    /// Goes up with every change of the status text; 0 if it never had one.
+    /// Incremented with every change of the status text; 0 if it never had one.
     pub status_version: u64,
-    /// Goes up with every turn that changed the key-value state; 0 if none did.
+    /// Incremented with every turn that changed the key-value state; 0 if none did.
     pub kv_version: u64,
-    /// The current execution; 0 while it is pending.
+    /// The number of the current execution; 0 while the instance is pending.
     pub execution: u64,
-    /// Who waits for it. Of a pending one: who sent the first start.
+    /// The parent that waits for it. For a pending instance: the sender of the first start message.
     pub parent: Option<InstanceId>,
-    /// When its first turn was committed. Of a pending one: when it was started.
+    /// When the first turn was committed. For a pending instance: when it was started.
     pub created_at: Timestamp,
-    /// When its last turn was committed. Of a pending one: when it was started.
+    /// When the last turn was committed. For a pending instance: when it was started.
     pub updated_at: Timestamp,
-    /// When it ended.
+    /// When the instance ended, if it has.
     pub ended_at: Option<Timestamp>,
 }
 
-/// An execution as it stands.
+/// An execution with its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionDetail {
-    /// Its number; the first is 1.
+    /// The execution's number; the first is 1.
     pub execution: u64,
-    /// The version that it is pinned to.
+    /// The code version that it is pinned to.
     pub version: Option<String>,
-    /// How it stands.
+    /// The state of the execution.
     pub state: InstanceState,
-    /// The result or the error, as the runtime encoded it.
+    /// The result or the error, as encoded by the runtime.
     pub output: Option<Bytes>,
-    /// Its events.
+    /// The number of events in its history.
     pub events: u64,
-    /// Their bytes, as stored.
+    /// The size of the events as stored, in bytes.
     pub history_bytes: u64,
-    /// When it began.
+    /// When the execution began.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the execution ended, if it has.
     pub ended_at: Option<Timestamp>,
 }
 
-/// A piece of a history.
+/// A page of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HistoryPage {
-    /// The execution; 0 if there is none.
+    /// The execution's number; 0 if it does not exist.
     pub execution: u64,
-    /// Batches in order; the first may begin before what was asked for.
+    /// Batches of events in order; the first may begin before the requested event.
     pub batches: Vec<HistoryBatch>,
-    /// Where to read on; `None` if this was the last piece.
+    /// The event to continue from; `None` if this was the last page.
     pub next: Option<u64>,
 }
 
-/// What a waiter for an outcome reads.
+/// What a client that waits for an outcome reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
-    /// There is no instance of this id.
+    /// There is no instance with this id.
     Missing,
-    /// It exists, or was started and is pending.
-    There(Box<InstanceDetail>),
+    /// The instance exists, or was started and is pending.
+    Found(Box<InstanceDetail>),
 }
 
-/// Which instances to list. By default the newest 100.
+/// Selects instances; by default the newest 100.
 #[derive(Debug, Clone)]
 pub struct ListInstances {
-    /// Only of this orchestration.
+    /// Only instances of this orchestration.
     pub name: Option<OrchestrationName>,
-    /// Only in one of these states; empty for all.
+    /// Only instances in one of these states; empty for all.
     pub states: Vec<InstanceState>,
-    /// Only those that are held back, or only those that are not.
+    /// Only suspended instances, or only those that are not.
     pub suspended: Option<bool>,
-    /// Only those whose id begins with this.
+    /// Only instances whose id begins with this prefix.
     pub id_prefix: Option<String>,
-    /// Only children of this one.
+    /// Only children of this instance.
     pub parent: Option<InstanceId>,
-    /// Only those created at or after.
+    /// Only instances created at or after this time.
     pub created_from: Option<Timestamp>,
-    /// Only those created before.
+    /// Only instances created before this time.
     pub created_before: Option<Timestamp>,
-    /// Only those before this one in the list: where the last page ended.
+    /// Only instances after this one in the list: where the previous page ended.
     pub after: Option<(Timestamp, InstanceId)>,
-    /// At most so many.
+    /// The maximum number of instances to return.
     pub limit: u32,
 }
 
@@ -193,66 +193,67 @@ impl Default for ListInstances {
 /// A page of instances, newest first, by (creation, id) descending.
 #[derive(Debug, Clone, Default)]
 pub struct ListedInstances {
-    /// The instances.
+    /// The instances of this page.
     pub instances: Vec<InstanceDetail>,
     /// What to pass as `after` for the next page; `None` if this was the last one.
     pub next: Option<(Timestamp, InstanceId)>,
 }
 
-/// How much an instance holds.
+/// The amount of data that an instance holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InstanceStats {
-    /// Events of the current execution.
+    /// The number of events of the current execution.
     pub events: u64,
-    /// Their bytes, as stored.
+    /// The size of these events as stored, in bytes.
     pub history_bytes: u64,
-    /// Messages in its lane, visible or not.
+    /// The number of messages in its mailbox, visible or not.
     pub messages: u64,
-    /// Activities that wait or run.
+    /// The number of activities that wait or run.
     pub work: u64,
-    /// Keys with a value.
+    /// The number of keys with a value.
     pub kv_keys: u64,
-    /// Bytes of the values.
+    /// The total size of the values in bytes.
     pub kv_bytes: u64,
 }
 
-/// How much waits in the whole store.
+/// How much work waits in the whole store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowDepths {
-    /// Messages in lanes.
+    /// The number of messages in all mailboxes.
     pub messages: u64,
-    /// Activities that wait.
+    /// The number of activities that wait for a worker.
     pub work: u64,
-    /// Leased turns.
+    /// The number of leased turns.
     pub leased_turns: u64,
-    /// Leased activities.
+    /// The number of leased activities.
     pub leased_work: u64,
-    /// Timers and other messages that are not visible yet.
+    /// The number of timers and other messages that are not visible yet.
     pub delayed: u64,
-    /// Instances by state, in the order of [`InstanceState::ALL`].
+    /// The number of instances by state, in the order of [`InstanceState::ALL`].
     pub instances: [u64; 7],
-    /// Executions.
+    /// The number of stored executions.
     pub executions: u64,
-    /// Events of all executions.
+    /// The number of events of all executions.
     pub events: u64,
 }
 
-/// Reads of orchestrations.
+/// Read access to orchestrations.
 #[async_trait]
 pub trait FlowReader: Send + Sync {
-    /// An instance as it stands, or that it is missing.
+    /// An instance with its current state, or that it does not exist.
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError>;
 
-    /// The payloads of messages in an instance's lane that may begin an execution, in order: the
-    /// first of a pending instance is the one that it begins with.
+    /// The payloads of messages in an instance's mailbox that may begin an execution, in order. A
+    /// pending instance begins with the first one.
     async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError>;
 
-    /// Like [`FlowReader::instance`] for several, but first notes that somebody waits, so that
-    /// the next change of outcome, status text or key-value state is hinted to all processes.
+    /// Like [`FlowReader::instance`] for several instances, but first records that a client is
+    /// waiting, so that the next change of outcome, status text or key-value state is published to
+    /// all processes.
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError>;
 
-    /// A piece of the history of an execution (the current one if `None`) from an event on; at
-    /// least one batch if there is any, about `bytes_max` at most.
+    /// A page of the history of an execution (the current one if `None`) from an event on: at least
+    /// one batch if there is any, and about `bytes_max` bytes at most.
     async fn history(
         &self,
         instance: &InstanceId,
@@ -264,22 +265,22 @@ pub trait FlowReader: Send + Sync {
     /// The executions of an instance, oldest first.
     async fn executions(&self, instance: &InstanceId) -> Result<Vec<ExecutionDetail>, StoreError>;
 
-    /// The key-value state as it stands, ordered by key; of one key if it is named.
+    /// The current key-value state, ordered by key, or the entry of one key.
     async fn kv(
         &self,
         instance: &InstanceId,
         key: Option<&KvKey>,
     ) -> Result<Vec<KvEntry>, StoreError>;
 
-    /// A page of instances.
+    /// A page of instances, newest first.
     async fn list_instances(&self, filter: ListInstances) -> Result<ListedInstances, StoreError>;
 
-    /// An instance and all below it, parents before children.
+    /// An instance and all its descendants, parents before children.
     async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, StoreError>;
 
-    /// How much an instance holds; `None` if there is none.
+    /// The amount of data that an instance holds; `None` if it does not exist.
     async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, StoreError>;
 
-    /// How much waits in the whole store.
+    /// How much work waits in the whole store.
     async fn depths(&self) -> Result<FlowDepths, StoreError>;
 }

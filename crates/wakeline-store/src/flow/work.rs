@@ -1,4 +1,4 @@
-//! Activities: envelopes that workers lease.
+//! Activities: units of work that workers lease.
 
 use std::time::Duration;
 
@@ -14,189 +14,190 @@ use super::lane::{EnqueueOutcome, Envelope, TurnItem, Visible};
 use super::read::InstanceState;
 use crate::error::StoreError;
 
-/// Identifies an activity of an instance: the execution, and the event that scheduled it.
+/// Identifies an activity of an instance by its execution and the event that scheduled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkKey {
-    /// The execution.
+    /// The number of the execution.
     pub execution: u64,
-    /// The event that scheduled it.
+    /// The number of the event that scheduled the activity.
     pub activity: u64,
 }
 
-/// An activity to run.
+/// An activity to schedule.
 #[derive(Debug, Clone)]
 pub struct NewWork {
-    /// Whose. In a turn's commit it is the committing instance.
+    /// The instance that the activity belongs to. In a turn's commit it is the committing instance.
     pub instance: InstanceId,
-    /// Which. One that is there already is left as it is.
+    /// The activity's key. If an activity with this key exists, it is left unchanged.
     pub key: WorkKey,
-    /// What workers must know to run it; without, any worker takes it.
+    /// The activity name that a worker must have registered; `None` means that any worker can take
+    /// it.
     pub name: Option<ActivityName>,
-    /// Which workers take it.
+    /// Restricts the activity to workers that serve this tag.
     pub tag: Option<Tag>,
-    /// The session it belongs to.
+    /// The session that the activity belongs to.
     pub session: Option<SessionId>,
-    /// When it can be claimed.
+    /// When the activity can be claimed.
     pub visible: Visible,
-    /// What the runtime put in.
+    /// The activity's input as encoded by the runtime.
     pub payload: Bytes,
 }
 
-/// One worker that can take an activity.
+/// A worker that can take an activity.
 #[derive(Debug, Clone)]
 pub struct WorkRequest {
-    /// Becomes the key of the token; like that of a turn.
+    /// Becomes the key of the token, as in [`super::TurnRequest`].
     pub key: Uuid,
     /// How long the lease lasts.
     pub lease: Duration,
-    /// Which activities it takes.
+    /// Which activities the worker takes.
     pub filter: ActivityFilter,
-    /// The sessions it may claim; without, only activities without a session.
+    /// The sessions that it may claim; `None` means only activities without a session.
     pub session: Option<SessionClaim>,
 }
 
-/// On whose behalf sessions are claimed, and for how long.
+/// The owner that claims sessions, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionClaim {
-    /// The owner.
+    /// The owner that the sessions are claimed for.
     pub owner: OwnerId,
-    /// How long a claimed session is the owner's.
+    /// How long a claimed session belongs to the owner.
     pub lease: Duration,
 }
 
-/// The workers of one line.
+/// The claim of all waiting workers of one line.
 #[derive(Debug, Clone)]
 pub struct WorkClaim {
-    /// Which activities they take: the same for all of them, whatever the requests say.
+    /// Which activities they take; applies to all of them, regardless of the single requests.
     pub filter: ActivityFilter,
-    /// The sessions they may claim: the same for all of them, whatever the requests say.
+    /// The sessions they may claim; applies to all of them, regardless of the single requests.
     pub session: Option<SessionClaim>,
     /// The workers, in order of arrival.
     pub requests: Vec<WorkRequest>,
-    /// Whether to say what is next even if every request is served.
+    /// Whether to report when the next activity is due even if every request is served.
     pub further: bool,
 }
 
-/// What a claim found in one line.
+/// The result of a claim of activities in one line.
 #[derive(Debug, Clone, Default)]
 pub struct WorkClaimed {
-    /// One per request, in order.
+    /// One entry per request, in order.
     pub work: Vec<Option<WorkItem>>,
-    /// If a request went without, or the claim was to look further: time until the line's next
-    /// activity. Possibly early, never late.
+    /// Time until the line's next activity, if a request got none or `further` was set. Possibly
+    /// early, never late.
     pub next_due: Option<Duration>,
 }
 
 /// A leased activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkItem {
-    /// Proves the lease.
+    /// The fencing token that proves the lease.
     pub token: FlowToken,
-    /// How often it was taken, this time included.
+    /// How often the activity was claimed, this time included.
     pub attempt: u32,
-    /// Whose.
+    /// The instance that the activity belongs to.
     pub instance: InstanceId,
-    /// Which.
+    /// The activity's key within the instance.
     pub key: WorkKey,
-    /// Its name, if the store knows it.
+    /// The activity's name, if it was given one.
     pub name: Option<ActivityName>,
-    /// Its tag.
+    /// The tag that it was scheduled with.
     pub tag: Option<Tag>,
-    /// Its session.
+    /// The session that it belongs to.
     pub session: Option<SessionId>,
-    /// What the runtime put in.
+    /// The activity's input as encoded by the runtime.
     pub payload: Bytes,
-    /// How the execution that scheduled it stands; `None` if there is no such instance.
+    /// The state of the execution that scheduled it; `None` if the instance no longer exists.
     pub state: Option<InstanceState>,
     /// How long the lease lasts.
     pub lease_for: Duration,
 }
 
 impl NewWork {
-    /// Which workers it is for.
+    /// The tag and name that decide which workers can take it.
     pub fn route(&self) -> ActivityRoute {
         ActivityRoute { tag: self.tag.clone(), name: self.name.clone() }
     }
 }
 
 impl WorkItem {
-    /// Which workers it is for.
+    /// The tag and name that decide which workers can take it.
     pub fn route(&self) -> ActivityRoute {
         ActivityRoute { tag: self.tag.clone(), name: self.name.clone() }
     }
 }
 
-/// The end of an activity.
+/// The completion of an activity.
 #[derive(Debug, Clone)]
 pub struct Completion {
-    /// Proves the lease; a stale one changes nothing.
+    /// The fencing token that proves the lease; a stale one changes nothing.
     pub token: FlowToken,
-    /// What to tell its instance, if anything.
+    /// The message to send to the instance, if any.
     pub message: Option<Envelope>,
 }
 
-/// How the completion of an activity ended.
+/// The outcome of completing an activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkOutcome {
-    /// The activity is gone, and its instance told.
+    /// The activity was removed, and the message to its instance has this outcome.
     Completed(Option<EnqueueOutcome>),
-    /// The lease has expired or was ended, or the activity was taken back; nothing changed.
+    /// The lease has expired or was ended, or the activity was cancelled; nothing changed.
     Stale,
 }
 
-/// Answer to a completion.
+/// The result of a completion call.
 #[derive(Debug, Clone)]
 pub struct CompletionReply {
-    /// How it ended.
+    /// The outcome of the completion.
     pub outcome: WorkOutcome,
-    /// Turns that were leased to the requests that came along, with the requests' indices.
+    /// Turns that were leased to the requests passed with the call, with the requests' indices.
     pub turns: Vec<(usize, TurnItem)>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<FlowChange>,
 }
 
-/// How a renewal ended.
+/// The outcome of renewing a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenewOutcome {
-    /// The lease goes on. How the execution stands, for activities: `None` if the instance is
-    /// gone.
+    /// The lease was extended. For activities, the state of the execution; `None` if the instance
+    /// is gone.
     Renewed(Option<InstanceState>),
-    /// The lease has expired or was ended, or the activity was taken back.
+    /// The lease has expired or was ended, or the activity was cancelled.
     Stale,
 }
 
-/// How giving back ended.
+/// The outcome of giving back a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbandonOutcome {
-    /// It is available again.
+    /// The item is available again.
     Abandoned,
-    /// The lease was not held any more (an expired one that nobody else took still counts as
-    /// held); nothing changed.
+    /// The lease was no longer held; nothing changed. An expired lease still counts as held until
+    /// another worker claims the item.
     Stale,
 }
 
-/// An activity that has not ended.
+/// An activity that has not completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingWork {
-    /// Which.
+    /// The activity's key within the instance.
     pub key: WorkKey,
-    /// How often it was taken, the present lease included.
+    /// How often it was claimed, the current lease included.
     pub attempts: u32,
-    /// Whether a worker has it now.
+    /// Whether a worker currently holds it.
     pub leased: bool,
-    /// When it can be taken, if that is later.
+    /// When it can be claimed, if that is in the future.
     pub next_at: Option<Timestamp>,
-    /// Why its last try failed, as [`WorkRetries::retry_work`] was told.
+    /// The error of its last attempt, as passed to [`WorkRetries::retry_work`].
     pub last_error: Option<String>,
-    /// What the runtime put in.
+    /// The activity's input as encoded by the runtime.
     pub payload: Bytes,
 }
 
-/// Activities that are tried again.
+/// Retries of activities.
 #[async_trait]
 pub trait WorkRetries: Send + Sync {
-    /// Gives an activity back after a try that failed, as [`super::FlowStore::abandon`] does, and
-    /// notes why.
+    /// Gives back an activity after a failed attempt, as [`super::FlowStore::abandon`] does, and
+    /// records the error.
     async fn retry_work(
         &self,
         token: FlowToken,
@@ -204,7 +205,7 @@ pub trait WorkRetries: Send + Sync {
         error: String,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError>;
 
-    /// Activities of an instance that have not ended, oldest first.
+    /// Activities of an instance that have not completed, oldest first.
     async fn pending_work(
         &self,
         instance: &InstanceId,

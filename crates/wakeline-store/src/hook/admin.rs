@@ -1,4 +1,4 @@
-//! Interventions: sending again, cancelling, expiring; and the jobs that do so in bulk.
+//! Administration of deliveries: resending, cancelling, expiring, and bulk jobs.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use wakeline_core::{
 use super::read::DeliveryState;
 use crate::error::StoreError;
 
-/// How asking for another attempt ended.
+/// The outcome of requesting another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResendOutcome {
-    /// It is due now.
+    /// The attempt is due now.
     Due,
-    /// An attempt is under way; nothing changed.
+    /// An attempt is in flight; nothing changed.
     InFlight,
-    /// There is no such message, endpoint or delivery.
+    /// The message, endpoint or delivery does not exist.
     Missing,
     /// The payload has expired.
     Expired,
@@ -27,121 +27,121 @@ pub enum ResendOutcome {
     Disabled,
 }
 
-/// Which deliveries a job is about.
+/// Selects the deliveries that a job applies to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
     /// Only to this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Only of messages of these types; empty is all.
+    /// Only of messages of these types; empty means all.
     pub event_types: Vec<EventTypeName>,
-    /// Only of messages stored at or after.
+    /// Only of messages stored at or after this time.
     pub since: Option<Timestamp>,
-    /// Only of messages stored before.
+    /// Only of messages stored before this time.
     pub until: Option<Timestamp>,
-    /// Only in these states; empty is all that the job can change.
+    /// Only in these states; empty means all that the job can change.
     pub states: Vec<DeliveryState>,
 }
 
-/// What a job does.
+/// The kinds of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobKind {
-    /// Gives failed deliveries their whole schedule again.
+    /// Restarts the whole retry schedule of failed deliveries.
     Recover,
-    /// Makes deliveries for messages that the endpoint would get today but has none of.
+    /// Creates deliveries for messages that match the endpoint's current filters but have none.
     ReplayMissing,
-    /// Makes one more attempt.
+    /// Makes one more attempt for each delivery.
     Resend,
-    /// Cancels what waits.
+    /// Cancels waiting deliveries.
     Cancel,
 }
 
-/// A job to do.
+/// A job to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Its id, made by the caller.
+    /// The job's id, chosen by the caller.
     pub id: JobId,
-    /// What it does.
+    /// What the job does.
     pub kind: JobKind,
-    /// To which deliveries.
+    /// The deliveries that the job applies to.
     pub filter: DeliveryFilter,
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It goes on.
+    /// The job has deliveries left to process.
     Running,
-    /// It is done.
+    /// The job has processed all its deliveries.
     Finished,
 }
 
-/// A job.
+/// A bulk job on the deliveries of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    /// What it is.
+pub struct DeliveryJob {
+    /// The job's id, kind and filter.
     pub spec: JobSpec,
-    /// Whose.
+    /// The application that the job belongs to.
     pub application: ApplicationId,
-    /// How it stands.
+    /// The state of the job.
     pub state: JobState,
-    /// Messages or deliveries looked at so far.
+    /// The number of messages or deliveries examined so far.
     pub seen: u64,
-    /// Deliveries changed or made so far.
+    /// The number of deliveries changed or created so far.
     pub changed: u64,
-    /// When it was made.
+    /// When the job was created.
     pub created_at: Timestamp,
-    /// When it last went on.
+    /// When the job last made progress.
     pub updated_at: Timestamp,
 }
 
-/// What one piece of background work came to.
+/// The result of one unit of background work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChoreReport {
-    /// Rows that it changed or removed.
+pub struct HookBackgroundReport {
+    /// The number of rows changed or removed.
     pub rows: u64,
-    /// When the next piece is due: zero if there is more now, `None` if nothing is in sight.
+    /// When the next unit is due: zero if there is more now, `None` if no work is known.
     pub next_due: Option<Duration>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<HookChange>,
 }
 
-/// Where a pass through old messages stands. Only the store that made it understands it.
+/// A position in a scan of old messages. Only the store that created it can interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MessagePlace {
-    /// The age of the last message that was looked at.
+pub struct ExpiryPosition {
+    /// The time of the last message that was examined.
     pub at: Timestamp,
-    /// Which of that age.
+    /// The id of the last message examined among those of the same time.
     pub id: Uuid,
 }
 
-/// Which messages are past their time.
+/// Selects messages whose retention has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpireMessages {
-    /// Those that were emitted longer ago, and whose payload is gone.
+    /// Only messages emitted longer ago than this, and whose payload has been removed.
     pub older_than: Duration,
-    /// Goes on behind this place; `None` from the beginning.
-    pub after: Option<MessagePlace>,
-    /// Removes about so many rows, and looks at so many messages.
+    /// The position to continue from; `None` starts from the beginning.
+    pub after: Option<ExpiryPosition>,
+    /// The approximate maximum of rows to remove, and of messages to examine.
     pub rows: u32,
 }
 
-/// What a piece of a pass through old messages removed.
+/// What one batch of a scan of old messages removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpiredMessages {
-    /// Messages.
+    /// The number of removed messages.
     pub messages: u64,
-    /// Their deliveries.
+    /// The number of their deliveries.
     pub deliveries: u64,
-    /// Their attempts.
+    /// The number of their attempts.
     pub attempts: u64,
-    /// Where to go on; `None` at the end.
-    pub next: Option<MessagePlace>,
+    /// The position to continue from; `None` at the end.
+    pub next: Option<ExpiryPosition>,
 }
 
-/// Interventions.
+/// Administration of webhook deliveries.
 #[async_trait]
 pub trait HookAdmin: Send + Sync {
-    /// One more attempt for a delivery, now, whatever became of it.
+    /// Makes one more attempt for a delivery now, whatever its state.
     async fn resend(
         &self,
         application: &ApplicationRef,
@@ -149,10 +149,10 @@ pub trait HookAdmin: Send + Sync {
         endpoint: &EndpointRef,
     ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError>;
 
-    /// Cancels what waits of a message: all of it, or for one endpoint. An attempt that is under
-    /// way ends in the log, and nothing follows it. Returns how many, and what the caller tells its
-    /// own waiters: what stood behind the head of an endpoint in order may go now. `None` if there
-    /// is no such message.
+    /// Cancels the waiting deliveries of a message, all of them or the one to an endpoint. An
+    /// attempt in flight is still recorded, but not followed by another. Returns how many were
+    /// cancelled and the changes to publish, because deliveries behind the head of an ordered
+    /// endpoint may become available. `None` if the message does not exist.
     async fn cancel(
         &self,
         application: &ApplicationRef,
@@ -160,14 +160,15 @@ pub trait HookAdmin: Send + Sync {
         endpoint: Option<&EndpointRef>,
     ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError>;
 
-    /// Removes the payload of a message, as if it had expired. False if there is no such message.
+    /// Removes the payload of a message, as if it had expired. Returns false if the message does
+    /// not exist.
     async fn expunge_payload(
         &self,
         application: &ApplicationRef,
         message: &MessageRef,
     ) -> Result<bool, StoreError>;
 
-    /// Removes what an endpoint answered in an attempt. False if there is no such attempt.
+    /// Removes the response of an attempt. Returns false if the attempt does not exist.
     async fn expunge_response(
         &self,
         application: &ApplicationRef,
@@ -175,24 +176,23 @@ pub trait HookAdmin: Send + Sync {
         attempt: AttemptId,
     ) -> Result<bool, StoreError>;
 
-    /// Makes a job; `None` if there is no such application.
+    /// Creates a job; `None` if the application does not exist.
     async fn start_job(
         &self,
         application: &ApplicationRef,
         job: JobSpec,
-    ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError>;
+    ) -> Result<Option<(DeliveryJob, Vec<HookChange>)>, StoreError>;
 
-    /// A job of any application.
-    async fn job(&self, job: JobId) -> Result<Option<Job>, StoreError>;
+    /// A job of any application, by its id.
+    async fn job(&self, job: JobId) -> Result<Option<DeliveryJob>, StoreError>;
 
-    /// Does a piece of background work in one short commit, on at most `rows` rows: the oldest
-    /// unfinished job, else payloads that expired, else what deleted applications left, else
-    /// idempotency keys and finished jobs that are past their time.
-    async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError>;
+    /// Does one unit of background work on at most `rows` rows, in one short transaction. In order
+    /// of precedence: the oldest unfinished job, expired payloads, leftovers of deleted
+    /// applications, expired idempotency keys and finished jobs.
+    async fn run_background(&self, rows: u32) -> Result<HookBackgroundReport, StoreError>;
 
-    /// Removes old messages with their deliveries and attempts, by a piece in a short transaction.
-    /// One with a delivery that is waiting or under way stays, and so does one whose payload is
-    /// kept.
+    /// Removes old messages with their deliveries and attempts, one batch per short transaction. A
+    /// message is kept while it has a waiting or in-flight delivery, or while its payload is kept.
     async fn expire_messages(&self, command: ExpireMessages)
     -> Result<ExpiredMessages, StoreError>;
 }

@@ -9,262 +9,262 @@ use wakeline_core::{
     EventTypeName, HookChange, IdempotencyKey, Timestamp, Uid,
 };
 
-use super::page::{Page, PageRequest};
+use super::page::{HookPage, PageRequest};
 use crate::error::StoreError;
 
-/// Makes a repeated request harmless: within 12 hours, one with the same key and print makes
-/// nothing and is answered with what the first one made; one with another print is refused.
+/// Makes a repeated request harmless. Within 12 hours a request with the same key and digest
+/// creates nothing and gets the first one's result; one with another digest is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// The key that the request names.
+    /// The idempotency key of the request.
     pub key: IdempotencyKey,
-    /// A digest of what it asks for.
-    pub print: [u8; 32],
+    /// A digest of the request's content.
+    pub digest: [u8; 32],
 }
 
-/// How a creation ended.
+/// The outcome of a creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created<T> {
-    /// It was made.
+    /// The object was created.
     New(T),
-    /// A request with the same idempotency key made it before.
+    /// A request with the same idempotency key created it earlier.
     Repeated(T),
-    /// Its own id is taken, by this one.
+    /// The requested uid belongs to this existing object.
     Taken(T),
-    /// A different request had the same idempotency key.
+    /// A different request used the same idempotency key.
     KeyReused,
-    /// There is no such application.
+    /// The application does not exist.
     NoApplication,
 }
 
-/// How a change ended.
+/// The outcome of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdateOutcome<T> {
-    /// As it is now.
+    /// The object after the update.
     Updated(T),
-    /// There is none.
+    /// The object does not exist.
     Missing,
-    /// The new own id is taken.
+    /// The new uid belongs to another object.
     Taken,
-    /// It is not the one that was expected any more: somebody changed it. Nothing was done.
+    /// The object was changed since the caller read it; nothing was updated.
     Stale,
 }
 
-/// A tenant to make.
+/// An application (tenant) to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApplication {
-    /// Its id, made by the caller.
+    /// The application's id, chosen by the caller.
     pub id: ApplicationId,
-    /// Its name, for people.
+    /// The display name.
     pub name: String,
-    /// Its user's own id.
+    /// The user's own id for the application.
     pub uid: Option<Uid>,
-    /// Most messages a second, as a note: not enforced by a store.
+    /// The maximum messages per second; stores record it but do not enforce it.
     pub rate_limit: Option<u32>,
-    /// A JSON object of the user's.
+    /// The user's metadata, a JSON object.
     pub metadata: Bytes,
 }
 
-/// A tenant.
+/// An application: one tenant of the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
-    /// Its id.
+    /// The application's id.
     pub id: ApplicationId,
-    /// Its name, for people.
+    /// The display name.
     pub name: String,
-    /// Its user's own id.
+    /// The user's own id for the application.
     pub uid: Option<Uid>,
-    /// Most messages a second, as a note.
+    /// The maximum messages per second, recorded only.
     pub rate_limit: Option<u32>,
-    /// A JSON object of the user's.
+    /// The user's metadata, a JSON object.
     pub metadata: Bytes,
-    /// When it was made.
+    /// When the application was created.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When the application was last changed.
     pub updated_at: Timestamp,
 }
 
-/// An event type. They are shared by all applications.
+/// An event type. Event types are shared by all applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventType {
-    /// Its name.
+    /// The event type's name.
     pub name: EventTypeName,
-    /// What it tells of.
+    /// A description of the event, for readers.
     pub description: String,
     /// JSON schemas by version, as a JSON object.
     pub schemas: Option<Bytes>,
-    /// Whether messages that do not fit the newest schema are refused.
+    /// Whether messages that do not match the newest schema are refused.
     pub enforced: bool,
-    /// Whether it is out of use: kept, but left out of lists.
+    /// Whether it is archived: kept, but omitted from lists.
     pub archived: bool,
-    /// Whether it is discouraged.
+    /// Whether its use is discouraged.
     pub deprecated: bool,
-    /// Shown only to those with this flag; a note.
+    /// A feature flag that readers need in order to see it; recorded only.
     pub feature_flag: Option<String>,
-    /// Groups types in lists; a note.
+    /// A label that groups types in lists; recorded only.
     pub group_name: Option<String>,
-    /// When it was made; ignored in a write.
+    /// When the type was created; ignored in writes.
     pub created_at: Timestamp,
-    /// When it was last changed; in a write, only a replacement looks at it.
+    /// When the type was last changed; in writes only a conditional replacement reads it.
     pub updated_at: Timestamp,
 }
 
-/// A signing key, sealed by the caller.
+/// A signing key, encrypted by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointSecret {
-    /// The sealed key.
-    pub sealed: Bytes,
-    /// Until when it signs; `None` is the current one.
+    /// The encrypted key.
+    pub encrypted: Bytes,
+    /// Until when the key signs; `None` for the current key.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Why an endpoint gets nothing.
+/// Why an endpoint is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisableReason {
-    /// Somebody switched it off.
-    Asked,
-    /// It answered 410.
+    /// It was disabled by a request.
+    Requested,
+    /// It answered with status 410 (Gone).
     Gone,
-    /// It did nothing but fail for too long.
+    /// All attempts failed for too long.
     Failing,
 }
 
-/// An endpoint to make.
+/// An endpoint to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEndpoint {
-    /// Its id, made by the caller.
+    /// The endpoint's id, chosen by the caller.
     pub id: EndpointId,
-    /// Its user's own id, unique within the application.
+    /// The user's own id, unique within the application.
     pub uid: Option<Uid>,
-    /// Where it is; empty for one that is pulled from.
+    /// The URL to call; empty for an endpoint that consumers pull from.
     pub url: String,
-    /// What it is for.
+    /// A description for readers.
     pub description: String,
-    /// Which types it gets; empty is all.
+    /// The event types that it receives; empty means all.
     pub event_types: Vec<EventPattern>,
-    /// Which channels it gets; empty is all messages, whatever their channels.
+    /// The channels that it receives; empty means all messages, with or without channels.
     pub channels: Vec<Channel>,
-    /// Whether it gets nothing for now.
+    /// Why it is disabled; `None` if it is enabled.
     pub disabled: Option<DisableReason>,
-    /// A JSON object of the user's.
+    /// The user's metadata, a JSON object.
     pub metadata: Bytes,
-    /// Its own headers, sealed.
+    /// Additional request headers, encrypted.
     pub headers: Bytes,
-    /// Its signing key, sealed.
+    /// The signing key, encrypted.
     pub secret: Bytes,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: EndpointOptions,
 }
 
-/// An endpoint.
+/// An endpoint: where messages of an application are delivered to or pulled from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its id.
+    /// The endpoint's id.
     pub id: EndpointId,
-    /// Whose it is.
+    /// The application that owns it.
     pub application: ApplicationId,
-    /// Its user's own id.
+    /// The user's own id for the endpoint.
     pub uid: Option<Uid>,
-    /// Where it is.
+    /// The URL to call; empty for an endpoint that consumers pull from.
     pub url: String,
-    /// What it is for.
+    /// A description for readers.
     pub description: String,
-    /// Which types it gets; empty is all.
+    /// The event types that it receives; empty means all.
     pub event_types: Vec<EventPattern>,
-    /// Which channels it gets; empty is all messages.
+    /// The channels that it receives; empty means all messages.
     pub channels: Vec<Channel>,
-    /// Why it gets nothing, if so.
+    /// Why it is disabled; `None` if it is enabled.
     pub disabled: Option<DisableReason>,
-    /// A JSON object of the user's.
+    /// The user's metadata, a JSON object.
     pub metadata: Bytes,
-    /// Its own headers, sealed.
+    /// Additional request headers, encrypted.
     pub headers: Bytes,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: EndpointOptions,
-    /// Counts its changes, from 1.
+    /// The number of changes so far, starting at 1.
     pub version: u64,
-    /// When it was made.
+    /// When the endpoint was created.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When the endpoint was last changed.
     pub updated_at: Timestamp,
-    /// Since when it does nothing but fail.
+    /// Since when all attempts have failed, if they do.
     pub failing_since: Option<Timestamp>,
-    /// How long its breaker stays open.
+    /// How long the circuit breaker stays open.
     pub paused_for: Option<Duration>,
 }
 
-/// What to change of an endpoint; `None` leaves a field as it is.
+/// Changes to an endpoint; a field that is `None` stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointUpdate {
-    /// Only if this is its version; `None` is whatever it is.
+    /// Update only if this is the current version; `None` updates any version.
     pub expected_version: Option<u64>,
-    /// Its user's own id.
+    /// The user's own id; the inner `None` removes it.
     pub uid: Option<Option<Uid>>,
-    /// Where it is.
+    /// The URL to call.
     pub url: Option<String>,
-    /// What it is for.
+    /// A description for readers.
     pub description: Option<String>,
-    /// Which types it gets.
+    /// The event types that it receives; empty means all.
     pub event_types: Option<Vec<EventPattern>>,
-    /// Which channels it gets.
+    /// The channels that it receives; empty means all messages.
     pub channels: Option<Vec<Channel>>,
-    /// Whether it gets nothing. Switching it on again forgets its failures and closes its breaker.
+    /// Whether it is disabled. Enabling it forgets its failures and closes its circuit breaker.
     pub disabled: Option<bool>,
-    /// A JSON object of the user's.
+    /// The user's metadata, a JSON object.
     pub metadata: Option<Bytes>,
-    /// Its own headers, sealed.
+    /// Additional request headers, encrypted.
     pub headers: Option<Bytes>,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: Option<EndpointOptions>,
 }
 
-/// A new signing key.
+/// A new signing key for an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
-    /// The new key, sealed.
-    pub sealed: Bytes,
-    /// How much longer the old one signs too.
+    /// The new key, encrypted.
+    pub encrypted: Bytes,
+    /// How long the previous key continues to sign as well.
     pub grace: Duration,
-    /// Most old keys that may still sign afterwards.
+    /// The maximum number of old keys that may still sign afterwards.
     pub old_max: u32,
 }
 
-/// How a rotation ended.
+/// The outcome of a key rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotateOutcome {
-    /// The new key signs.
+    /// The new key signs from now on.
     Rotated,
-    /// There is no such endpoint.
+    /// The endpoint does not exist.
     Missing,
     /// Too many old keys still sign; nothing changed.
     TooMany,
 }
 
-/// Applications.
+/// Storage of applications.
 #[async_trait]
 pub trait HookApplications: Send + Sync {
-    /// Makes an application.
+    /// Creates an application.
     async fn create_application(
         &self,
         application: NewApplication,
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Application>, StoreError>;
 
-    /// An application.
+    /// An application; `None` if it does not exist.
     async fn application(
         &self,
         application: &ApplicationRef,
     ) -> Result<Option<Application>, StoreError>;
 
-    /// Applications by age. Those whose uid begins with `reserved` are left out.
+    /// Applications by age. Those whose uid begins with `reserved` are omitted.
     async fn applications(
         &self,
         page: PageRequest<ApplicationId>,
         reserved: &str,
-    ) -> Result<Page<Application>, StoreError>;
+    ) -> Result<HookPage<Application>, StoreError>;
 
-    /// Replaces name, uid, limit and metadata; the id in `application` is not looked at. With
-    /// `expected` only if that is when it was last changed.
+    /// Replaces name, uid, limit and metadata; the id in `application` is ignored. With `expected`,
+    /// only if the application was last changed at that time.
     async fn update_application(
         &self,
         which: &ApplicationRef,
@@ -272,57 +272,57 @@ pub trait HookApplications: Send + Sync {
         expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError>;
 
-    /// Removes an application with all that is its own: at once for everybody who asks; its
-    /// messages go in pieces, by chores. False if there is none.
+    /// Removes an application with all its data. It disappears for readers at once; its messages
+    /// are removed in batches by maintenance tasks. Returns false if it does not exist.
     async fn delete_application(
         &self,
         application: &ApplicationRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError>;
 }
 
-/// Event types.
+/// Storage of event types.
 #[async_trait]
 pub trait HookEventTypes: Send + Sync {
-    /// Makes an event type.
+    /// Creates an event type.
     async fn create_event_type(
         &self,
         event_type: EventType,
         idempotency: Option<Idempotency>,
     ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError>;
 
-    /// An event type.
+    /// An event type; `None` if it does not exist.
     async fn event_type(&self, name: &EventTypeName) -> Result<Option<EventType>, StoreError>;
 
-    /// Event types by name; archived ones only on request.
+    /// Event types by name; archived ones only if `archived` is set.
     async fn event_types(
         &self,
         page: PageRequest<EventTypeName>,
         archived: bool,
-    ) -> Result<Page<EventType>, StoreError>;
+    ) -> Result<HookPage<EventType>, StoreError>;
 
-    /// Makes it as given, or replaces all of it but `created_at`.
+    /// Creates the event type, or replaces all of it except `created_at`.
     async fn put_event_type(
         &self,
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError>;
 
-    /// Replaces all of it but `created_at`, if it was last changed at its `updated_at`.
+    /// Replaces all of it except `created_at`, if it was last changed at the given `updated_at`.
     async fn replace_event_type(
         &self,
         event_type: EventType,
     ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError>;
 
-    /// Removes an event type for good. False if there is none.
+    /// Removes an event type permanently. Returns false if it does not exist.
     async fn delete_event_type(
         &self,
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError>;
 }
 
-/// Endpoints and their keys.
+/// Storage of endpoints and their signing keys.
 #[async_trait]
 pub trait HookEndpoints: Send + Sync {
-    /// Makes an endpoint.
+    /// Creates an endpoint.
     async fn create_endpoint(
         &self,
         application: &ApplicationRef,
@@ -330,19 +330,19 @@ pub trait HookEndpoints: Send + Sync {
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Endpoint>, StoreError>;
 
-    /// An endpoint.
+    /// An endpoint; `None` if it does not exist.
     async fn endpoint(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
     ) -> Result<Option<Endpoint>, StoreError>;
 
-    /// Endpoints of an application by age; `None` if there is no such application.
+    /// Endpoints of an application by age; `None` if the application does not exist.
     async fn endpoints(
         &self,
         application: &ApplicationRef,
         page: PageRequest<EndpointId>,
-    ) -> Result<Option<Page<Endpoint>>, StoreError>;
+    ) -> Result<Option<HookPage<Endpoint>>, StoreError>;
 
     /// Changes an endpoint.
     async fn update_endpoint(
@@ -352,15 +352,15 @@ pub trait HookEndpoints: Send + Sync {
         update: EndpointUpdate,
     ) -> Result<(UpdateOutcome<Endpoint>, Vec<HookChange>), StoreError>;
 
-    /// Removes an endpoint; what waits for it is cancelled. False if there is none.
+    /// Removes an endpoint and cancels its waiting deliveries. Returns false if it does not exist.
     async fn delete_endpoint(
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError>;
 
-    /// The keys that sign for an endpoint: the current one first, then those that have not
-    /// expired, youngest first. Empty if there is no such endpoint.
+    /// The keys that sign for an endpoint: the current one first, then unexpired old ones, newest
+    /// first. Empty if the endpoint does not exist.
     async fn secrets(
         &self,
         application: &ApplicationRef,

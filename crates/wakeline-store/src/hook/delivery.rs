@@ -15,101 +15,102 @@ use super::message::{EmitReply, NewMessage};
 use super::read::Trigger;
 use crate::error::StoreError;
 
-/// One waiter that can make attempts.
+/// A waiter that can make delivery attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeliveryAsk {
-    /// Ids for the attempts, one per attempt that it can make: at least one. They become the keys
-    /// of the leases; a claim repeated with the same ids returns what they hold.
+pub struct DeliveryRequest {
+    /// Ids for the attempts that it can make, at least one. They become the keys of the leases; a
+    /// claim repeated with the same ids returns what they hold.
     pub attempts: Vec<AttemptId>,
-    /// How many of them are for first attempts only, so that retries never take all.
+    /// How many of them are reserved for first attempts, so that retries never take all.
     pub fresh_only: u32,
-    /// How long leases last; `None` is as long as the endpoint's options say.
+    /// How long leases last; `None` uses the endpoint's options.
     pub lease: Option<Duration>,
 }
 
-/// The waiters of one line: [`HookLine::Push`], [`HookLine::Pull`], or [`HookLine::PushFresh`],
-/// whose asks are for first attempts only.
+/// The claim of all waiters of one line: [`HookLine::Push`], [`HookLine::Pull`], or
+/// [`HookLine::PushFresh`], whose waiters make first attempts only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryClaim {
-    /// What they wait for.
+    /// The line that the waiters wait for.
     pub line: HookLine,
     /// The waiters, in order of arrival.
-    pub asks: Vec<DeliveryAsk>,
-    /// The applications that get no more than so much of this claim; no other is limited. Each is
-    /// named once.
+    pub requests: Vec<DeliveryRequest>,
+    /// Applications that may get only a limited share of this claim, each named once; all others
+    /// are unlimited.
     pub limits: Vec<ApplicationLimit>,
-    /// Whether to say what is next for another waiter of the line, even if every ask is filled.
+    /// Whether to report when the line's next delivery is due even if every waiter is served.
     pub further: bool,
 }
 
 impl DeliveryClaim {
-    /// A claim that limits no application, and does not look further.
-    pub fn new(line: HookLine, asks: Vec<DeliveryAsk>) -> Self {
-        Self { line, asks, limits: Vec::new(), further: false }
+    /// A claim without limits that does not report the next due time once it is served.
+    pub fn new(line: HookLine, requests: Vec<DeliveryRequest>) -> Self {
+        Self { line, requests, limits: Vec::new(), further: false }
     }
 }
 
-/// How much of a claim one application gets.
+/// The share of a claim that one application may get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApplicationLimit {
-    /// Which application.
+    /// The application that is limited.
     pub application: ApplicationId,
-    /// Most groups that the claim gives it.
+    /// The maximum number of delivery groups for the application.
     pub groups: u32,
 }
 
-/// What a claim found in one line.
+/// The result of a claim of deliveries in one line.
 #[derive(Debug, Clone, Default)]
 pub struct DeliveryClaimed {
-    /// One per ask, in order; empty where there was nothing left.
+    /// One entry per waiter, in order; empty where nothing was left.
     pub groups: Vec<Vec<DeliveryGroup>>,
-    /// If an ask was not filled: time until the next delivery for what it has left; of a claim
-    /// that was to look further, the line's next one. Possibly early, never late. Applications
-    /// that have reached their limit are not looked at.
+    /// If a waiter was not fully served: time until the next delivery for its remaining attempts.
+    /// If `further` was set: time until the line's next delivery. Possibly early, never late.
+    /// Applications that have reached their limit are not considered.
     pub next_due: Option<Duration>,
 }
 
-/// Leased deliveries that go out in one request: one, or several of an endpoint in order that
-/// takes batches.
+/// Leased deliveries that are sent in one request: a single one, or several of an ordered endpoint
+/// that takes batches.
 #[derive(Debug, Clone)]
 pub struct DeliveryGroup {
-    /// Where they go.
-    pub target: Arc<Target>,
-    /// What goes there, in order.
+    /// The endpoint that they are sent to.
+    pub target: Arc<DeliveryTarget>,
+    /// The deliveries, in the order in which they are sent.
     pub items: Vec<DeliveryItem>,
 }
 
-/// An endpoint as it was when the lease began.
+/// The configuration of an endpoint when the lease began.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The endpoint.
+pub struct DeliveryTarget {
+    /// The endpoint's id.
     pub endpoint: EndpointId,
-    /// Whose it is.
+    /// The application that owns the endpoint.
     pub application: ApplicationId,
-    /// Where it is.
+    /// The URL to call.
     pub url: String,
-    /// Its own headers, sealed.
+    /// Additional request headers, encrypted.
     pub headers: Bytes,
     /// The keys that sign, the current one first.
     pub secrets: Vec<EndpointSecret>,
-    /// How it is delivered to.
+    /// The options for delivering to it.
     pub options: EndpointOptions,
 }
 
 /// A leased delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryItem {
-    /// Proves the lease.
+    /// The fencing token that proves the lease.
     pub token: DeliveryToken,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt_no: u32,
-    /// Attempts of the current schedule, this one included; a manual one is not counted.
+    /// The number of attempts of the current schedule, this one included; manual attempts do not
+    /// count.
     pub scheduled_no: u32,
-    /// Why it is made.
+    /// Why the attempt is made.
     pub trigger: Trigger,
-    /// The message.
+    /// The id of the message.
     pub message: HookMessageId,
-    /// What it tells of.
+    /// The message's event type.
     pub event_type: EventTypeName,
     /// The user's own id of the message.
     pub event_id: Option<EventId>,
@@ -117,125 +118,125 @@ pub struct DeliveryItem {
     pub channels: Vec<Channel>,
     /// When the message was stored.
     pub created_at: Timestamp,
-    /// What to send; `None` if it has expired: then there is nothing to try.
+    /// The payload to send; `None` if it has expired, so that no attempt can be made.
     pub payload: Option<Bytes>,
-    /// The database's clock at the claim.
+    /// The database's clock when the delivery was claimed.
     pub now: Timestamp,
     /// How long the lease lasts.
     pub lease_for: Duration,
 }
 
-/// What an attempt came to.
+/// The record of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// How long before the settling it began.
+    /// How long before settling the attempt began.
     pub began_ago: Duration,
-    /// How long it took.
+    /// How long the attempt took.
     pub took: Duration,
-    /// What the endpoint answered, if it did.
+    /// The response status, if the endpoint responded.
     pub status: Option<u16>,
-    /// The beginning of the answer's body.
+    /// The beginning of the response body.
     pub response: Bytes,
-    /// What went wrong, if no answer came.
+    /// The error, if there was no response.
     pub error: Option<String>,
     /// The URL that was called.
     pub url: String,
 }
 
-/// What becomes of a delivery after an attempt.
+/// What happens to a delivery after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryVerdict {
-    /// It has arrived.
+    /// The message was delivered.
     Delivered,
-    /// It failed and is tried again after so long. Of a manual attempt: only if the delivery had
-    /// no later attempt planned anyway.
+    /// The attempt failed and is retried after this long. After a manual attempt, only if a later
+    /// attempt was scheduled anyway.
     Retry(Duration),
-    /// It failed, and its schedule is used up. Of a manual attempt: back to what it was before,
-    /// with its next attempt if one was planned.
+    /// The attempt failed and the schedule is used up. After a manual attempt, the delivery returns
+    /// to its previous state, including its next scheduled attempt.
     Failed,
 }
 
-/// What an attempt says about its endpoint.
+/// What an attempt shows about the health of its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerSample {
-    /// It works.
+    /// The endpoint works.
     Success,
-    /// It does not.
+    /// The endpoint does not work.
     Failure,
-    /// Nothing: the fault was ours, or the owner's answer is about the message only.
+    /// Nothing: the fault was on this side, or the response concerns only the message.
     None,
 }
 
 /// The end of an attempt.
 #[derive(Debug, Clone)]
 pub struct SettleDelivery {
-    /// Proves the lease; a stale one changes nothing.
+    /// The fencing token that proves the lease; a stale one changes nothing.
     pub token: DeliveryToken,
-    /// What is kept of the attempt.
+    /// The record of the attempt for the log.
     pub record: AttemptRecord,
-    /// What becomes of the delivery.
+    /// What happens to the delivery.
     pub verdict: DeliveryVerdict,
-    /// What it says about the endpoint.
+    /// What the attempt shows about the endpoint.
     pub sample: BreakerSample,
-    /// The whole endpoint gets nothing for so long.
+    /// Suspends the whole endpoint for this long, as requested by its response.
     pub throttle: Option<Duration>,
-    /// The endpoint says that it is gone: it is disabled.
+    /// Whether the endpoint reported that it is gone, so that it is disabled.
     pub gone: bool,
-    /// Operational messages that go out with it, if it is not stale.
+    /// Operational messages to emit in the same commit, unless the lease is stale.
     pub announce: Vec<NewMessage>,
-    /// One that goes out if this disables the endpoint, for whatever reason.
+    /// An operational message to emit if this disables the endpoint, for whatever reason.
     pub announce_disabled: Option<NewMessage>,
 }
 
-/// How an attempt is kept in the log.
+/// The outcome of an attempt as recorded in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// It succeeded.
+    /// The endpoint accepted the message.
     Succeeded,
-    /// It failed.
+    /// The attempt failed.
     Failed,
-    /// Nobody said how it ended: its lease expired.
+    /// The outcome is unknown because the lease expired before it was reported.
     Unknown,
 }
 
-/// Answer to the end of an attempt.
+/// The result of reporting the end of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledDelivery {
-    /// What was done.
+    /// The resulting state of the delivery.
     pub state: SettledState,
-    /// Why the endpoint was disabled by it, if it was.
+    /// Why the endpoint was disabled as a result, if it was.
     pub disabled: Option<super::catalog::DisableReason>,
-    /// Whether it opened the endpoint's breaker, for the first time or again.
+    /// Whether the endpoint's circuit breaker was opened or opened again.
     pub opened: bool,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<HookChange>,
 }
 
-/// What was done with the end of an attempt.
+/// The state of a delivery after the end of an attempt was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettledState {
-    /// The delivery has arrived.
+    /// The message was delivered.
     Delivered,
-    /// It will be tried again.
+    /// Another attempt is scheduled.
     Retrying,
-    /// It has failed.
+    /// The delivery has failed.
     Failed,
-    /// The attempt is in the log, but the delivery was cancelled, or its endpoint deleted,
-    /// meanwhile.
+    /// The attempt was recorded, but the delivery was cancelled or its endpoint deleted in the
+    /// meantime.
     Cancelled,
     /// The lease has expired or was ended; nothing changed.
     Stale,
 }
 
-/// The hot path: storing messages, leasing deliveries, writing outcomes.
+/// The main write path of webhooks: storing messages, leasing deliveries, recording outcomes.
 #[async_trait]
 pub trait HookStore: Send + Sync {
-    /// Stores a message and its deliveries in one commit. `asks` are senders that can take
-    /// deliveries which this makes: of endpoints for which nothing else waits.
+    /// Stores a message and its deliveries in one commit. `requests` are senders that can take new
+    /// deliveries to endpoints for which nothing else is waiting.
     async fn emit(
         &self,
         message: NewMessage,
-        asks: Vec<DeliveryAsk>,
+        requests: Vec<DeliveryRequest>,
     ) -> Result<EmitReply, StoreError>;
 
     /// Leases deliveries: one call, one commit, one outcome per line.
@@ -244,26 +245,26 @@ pub trait HookStore: Send + Sync {
         lines: Vec<DeliveryClaim>,
     ) -> Result<Vec<DeliveryClaimed>, StoreError>;
 
-    /// Writes how attempts ended: one call, one commit, one answer per attempt.
+    /// Records how attempts ended: one call, one commit, one result per attempt.
     async fn settle_deliveries(
         &self,
         ends: Vec<SettleDelivery>,
     ) -> Result<Vec<SettledDelivery>, StoreError>;
 
-    /// Gives deliveries back whose attempts were not made: uncounted, at once. Stale tokens are
-    /// passed over.
+    /// Gives back deliveries whose attempts were not made: immediately, and without counting an
+    /// attempt. Stale tokens are skipped.
     async fn release_deliveries(
         &self,
         tokens: Vec<DeliveryToken>,
     ) -> Result<Vec<HookChange>, StoreError>;
 
-    /// Moves the end of leases to `span` from now. True for those that go on.
+    /// Extends leases to `span` from now. Returns true for those that are still held.
     async fn extend_deliveries(
         &self,
         tokens: Vec<DeliveryToken>,
         span: Duration,
     ) -> Result<Vec<bool>, StoreError>;
 
-    /// Reads, without claiming, how long until each line has something: zero if it has now.
+    /// Reads, without claiming, how long until each line has a delivery: zero if it has one now.
     async fn sweep_hook(&self, lines: Vec<HookLine>) -> Result<Vec<Option<Duration>>, StoreError>;
 }

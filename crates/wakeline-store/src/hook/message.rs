@@ -1,4 +1,4 @@
-//! Messages: what happened, told once.
+//! Webhook messages: events to deliver to the endpoints of an application.
 
 use std::time::Duration;
 
@@ -11,83 +11,86 @@ use wakeline_core::{
 use super::catalog::{Idempotency, NewApplication};
 use super::delivery::DeliveryGroup;
 
-/// A message to store, with a delivery for every endpoint that wants it.
+/// A message to store, with a delivery for every endpoint that subscribes to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Its id, made by the caller.
+    /// The message's id, chosen by the caller.
     pub id: HookMessageId,
-    /// Whose endpoints get it.
+    /// The application whose endpoints receive it.
     pub application: ApplicationRef,
-    /// Makes the application in the same commit if `application` does not exist.
+    /// Creates the application in the same commit if `application` does not exist.
     pub create_application: Option<NewApplication>,
-    /// What it tells of.
+    /// The message's event type.
     pub event_type: EventTypeName,
     /// The user's own id; unique within the application.
     pub event_id: Option<EventId>,
-    /// Its channels.
+    /// The channels that the message is sent on.
     pub channels: Vec<Channel>,
-    /// What is sent: the exact bytes.
+    /// The payload, sent byte for byte.
     pub payload: Bytes,
     /// How long the payload is kept.
     pub retention: Duration,
-    /// Only this endpoint gets it, whatever its filters, disabled or not.
+    /// Deliver only to this endpoint, regardless of its filters and of whether it is disabled.
     pub only: Option<EndpointId>,
-    /// Makes repeating it harmless.
+    /// Makes repeating the request harmless.
     pub idempotency: Option<Idempotency>,
 }
 
 /// A message as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {
-    /// Its id.
+    /// The message's id.
     pub id: HookMessageId,
-    /// Whose.
+    /// The application that the message belongs to.
     pub application: ApplicationId,
-    /// What it tells of.
+    /// The message's event type.
     pub event_type: EventTypeName,
-    /// The user's own id.
+    /// The user's own id of the message.
     pub event_id: Option<EventId>,
-    /// Its channels.
+    /// The channels that the message is sent on.
     pub channels: Vec<Channel>,
-    /// What is sent; `None` once it has expired, or if it was not asked for.
+    /// The payload; `None` once it has expired, or if it was not requested.
     pub payload: Option<Bytes>,
-    /// When it was stored.
+    /// When the message was stored.
     pub created_at: Timestamp,
 }
 
-/// A message for up to so many endpoints is stored with all its deliveries, always.
+/// A message for at most this many endpoints is always stored with all its deliveries.
 pub const FAN_OUT_SMALL: usize = 10;
 
-/// Most deliveries that the messages for more endpoints than that get in the transaction that
-/// stores them. The others are made in pieces afterwards, as background work.
+/// The maximum number of deliveries that are created in the transaction that stores messages for
+/// more endpoints than [`FAN_OUT_SMALL`]. The rest are created in batches afterwards, as background
+/// work.
 pub const FAN_OUT_MAX: usize = 1_000;
 
-/// How storing a message ended. The message comes without its payload.
+/// The outcome of storing a message. The message is returned without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EmitOutcome {
-    /// It is stored, and will be delivered to so many endpoints. Of a message for more than
-    /// [`FAN_OUT_SMALL`] endpoints it may be an estimate, because the deliveries are made later.
+    /// The message was stored and will be delivered to this many endpoints. For a message to more
+    /// than [`FAN_OUT_SMALL`] endpoints the number may be an estimate, because the deliveries are
+    /// created later.
     Stored(StoredMessage, u32),
-    /// A request with the same idempotency key stored it before.
+    /// A request with the same idempotency key stored it earlier.
     Repeated(StoredMessage),
-    /// Its own id is taken, by this one.
+    /// The requested event id belongs to this existing message.
     Taken(StoredMessage),
-    /// A different request had the same idempotency key.
+    /// A different request used the same idempotency key.
     KeyReused,
-    /// There is no such application.
+    /// The application does not exist.
     NoApplication,
-    /// Its payload does not fit its event type, for this reason. Of messages that come along with
-    /// another write: what is given by itself was checked before.
+    /// The payload does not match its event type, for this reason. Only for messages that are part
+    /// of another write: single messages are checked before.
     Refused(String),
 }
 
-/// Answer to storing a message.
+/// The result of storing a message.
 #[derive(Debug, Clone)]
 pub struct EmitReply {
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: EmitOutcome,
-    /// Deliveries that were leased to the asks that came along, with the asks' indices.
+    /// Deliveries that were leased to the requests passed with the call, with the requests'
+    /// indices.
     pub leased: Vec<(usize, Vec<DeliveryGroup>)>,
-    /// What the caller tells its own waiters.
+    /// Changes to publish to the waiters of this process.
     pub changes: Vec<HookChange>,
 }

@@ -1,8 +1,8 @@
 //! Webhook delivery as a store sees it: applications with endpoints, messages, one delivery per
 //! message and endpoint, and the attempts made.
 //!
-//! A store knows nothing of HTTP, signatures or keys: secrets and headers come sealed, and what an
-//! answer means for a delivery is decided by the caller. The rules, with their reasons, are in
+//! A store does not handle HTTP, signatures or keys: secrets and headers are passed encrypted, and
+//! the caller decides what a response means for a delivery. The rules, with their reasons, are in
 //! `docs/reference/hook.md`.
 
 mod admin;
@@ -14,8 +14,8 @@ mod read;
 mod schema;
 
 pub use admin::{
-    ChoreReport, DeliveryFilter, ExpireMessages, ExpiredMessages, HookAdmin, Job, JobKind, JobSpec,
-    JobState, MessagePlace, ResendOutcome,
+    DeliveryFilter, DeliveryJob, ExpireMessages, ExpiredMessages, ExpiryPosition, HookAdmin,
+    HookBackgroundReport, JobKind, JobSpec, JobState, ResendOutcome,
 };
 pub use catalog::{
     Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,
@@ -23,19 +23,19 @@ pub use catalog::{
     RotateOutcome, Rotation, UpdateOutcome,
 };
 pub use delivery::{
-    ApplicationLimit, AttemptOutcome, AttemptRecord, BreakerSample, DeliveryAsk, DeliveryClaim,
-    DeliveryClaimed, DeliveryGroup, DeliveryItem, DeliveryVerdict, HookStore, SettleDelivery,
-    SettledDelivery, SettledState, Target,
+    ApplicationLimit, AttemptOutcome, AttemptRecord, BreakerSample, DeliveryClaim, DeliveryClaimed,
+    DeliveryGroup, DeliveryItem, DeliveryRequest, DeliveryTarget, DeliveryVerdict, HookStore,
+    SettleDelivery, SettledDelivery, SettledState,
 };
 pub use message::{EmitOutcome, EmitReply, FAN_OUT_MAX, FAN_OUT_SMALL, NewMessage, StoredMessage};
-pub use page::{Page, PageOrder, PageRequest};
+pub use page::{HookPage, PageOrder, PageRequest};
 pub use read::{
-    Attempt, AttemptFilter, Delivery, DeliveryState, EndpointStats, HookReader, MessageFilter,
+    Attempt, AttemptFilter, Delivery, DeliveryState, EndpointStats, HookMessageFilter, HookReader,
     Trigger,
 };
 pub use schema::{EventSchema, SchemaError, newest_schema};
 
-/// Everything that the hook face asks of a store.
+/// Everything that the webhook domain needs from a store.
 pub trait HookBackend:
     HookStore + HookApplications + HookEventTypes + HookEndpoints + HookReader + HookAdmin
 {

@@ -1,34 +1,34 @@
-//! Lists, a page at a time.
+//! Pagination by key.
 
-/// A piece of a list.
+/// A request for one page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest<K> {
-    /// Most items; at least 1.
+    /// The maximum number of items; at least 1.
     pub limit: u32,
-    /// The key of the item that the page begins behind; `None` begins at the list's start.
+    /// The key after which the page begins; `None` starts at the beginning of the list.
     pub after: Option<K>,
-    /// Which way the list goes.
+    /// The sort order of the list.
     pub order: PageOrder,
-    /// Whether to go from `after` towards the list's start: the items just before it, in the
-    /// list's order all the same. With no `after` it makes no difference.
+    /// Whether to page backwards: return the items just before `after`, still in the list's order.
+    /// Without `after` it makes no difference.
     pub backwards: bool,
 }
 
-/// Which way a list goes.
+/// The sort order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageOrder {
-    /// Smallest key, or oldest, first.
+    /// The smallest key, or the oldest item, first.
     #[default]
     Ascending,
     /// Greatest key, or newest, first.
     Descending,
 }
 
-/// What a page holds.
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page<T> {
+pub struct HookPage<T> {
     /// The items, in the list's order.
     pub items: Vec<T>,
-    /// Whether there is nothing more in the direction that was asked for.
+    /// Whether there are no more items in the requested direction.
     pub done: bool,
 }

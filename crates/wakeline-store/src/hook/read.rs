@@ -1,4 +1,4 @@
-//! What was sent to whom, when, and how it ended.
+//! Read access to messages, deliveries and attempts.
 
 use std::time::Duration;
 
@@ -11,145 +11,147 @@ use wakeline_core::{
 
 use super::delivery::AttemptOutcome;
 use super::message::StoredMessage;
-use super::page::{Page, PageRequest};
+use super::page::{HookPage, PageRequest};
 use crate::error::StoreError;
 
 /// Why an attempt was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// By the schedule.
+    /// The retry schedule.
     Scheduled,
-    /// Somebody asked for it.
+    /// A manual request.
     Manual,
 }
 
-/// How a delivery stands.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
-    /// It waits for its first attempt.
+    /// Waiting for its first attempt.
     Pending,
-    /// An attempt is under way.
+    /// An attempt is in flight.
     InFlight,
-    /// It waits for another attempt.
+    /// Waiting for another attempt.
     Retrying,
-    /// It could go, but its endpoint is held back: rate limit, breaker, throttle, or disabled.
+    /// Ready, but its endpoint is held back by a rate limit, an open breaker or a throttle, or is
+    /// disabled.
     Throttled,
-    /// It has arrived.
+    /// The endpoint accepted the message.
     Delivered,
-    /// It used up its attempts.
+    /// All attempts are used up.
     Failed,
-    /// Somebody gave it up, or its endpoint was deleted.
+    /// Cancelled on request, or because its endpoint was deleted.
     Cancelled,
 }
 
 /// A delivery: one message for one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// The message.
+    /// The id of the message.
     pub message: HookMessageId,
-    /// The endpoint.
+    /// The id of the endpoint.
     pub endpoint: EndpointId,
-    /// How it stands.
+    /// The state of the delivery.
     pub state: DeliveryState,
-    /// Attempts that have ended.
+    /// The number of attempts that have ended.
     pub attempts: u32,
-    /// When the next attempt is made, if one is: not before rate, throttle and breaker let it, and
-    /// at no known time while the endpoint is off.
+    /// When the next attempt is due, if there is one. Rate limit, throttle and breaker are taken
+    /// into account; `None` while the endpoint is disabled.
     pub next_attempt_at: Option<Timestamp>,
-    /// When it was made.
+    /// When the delivery was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the delivery last changed.
     pub updated_at: Timestamp,
 }
 
-/// An attempt as it is kept.
+/// An attempt as recorded in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its id.
+    /// The attempt's id.
     pub id: AttemptId,
-    /// The message.
+    /// The id of the message.
     pub message: HookMessageId,
-    /// The endpoint.
+    /// The id of the endpoint.
     pub endpoint: EndpointId,
-    /// Which attempt of its delivery it was, from 1.
+    /// The number of the attempt within its delivery, from 1.
     pub attempt_no: u32,
-    /// How it ended.
+    /// The outcome of the attempt.
     pub outcome: AttemptOutcome,
-    /// Why it was made.
+    /// Why the attempt was made.
     pub trigger: Trigger,
-    /// When it began; of an unknown one, when its lease began.
+    /// When the attempt began; for an unknown outcome, when its lease began.
     pub began_at: Timestamp,
-    /// How long it took; zero of an unknown one.
+    /// How long the attempt took; zero for an unknown outcome.
     pub took: Duration,
-    /// What the endpoint answered.
+    /// The response status, if the endpoint responded.
     pub status: Option<u16>,
-    /// The beginning of the answer's body; `None` if it was removed or not asked for.
+    /// The beginning of the response body; `None` if it was removed or not requested.
     pub response: Option<Bytes>,
-    /// What went wrong, if no answer came.
+    /// The error, if there was no response.
     pub error: Option<String>,
     /// The URL that was called.
     pub url: String,
 }
 
-/// Which messages to list.
+/// Selects messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MessageFilter {
-    /// Only with this channel.
+pub struct HookMessageFilter {
+    /// Only messages on this channel.
     pub channel: Option<Channel>,
-    /// Only of these types; empty is all.
+    /// Only messages of these types; empty means all.
     pub event_types: Vec<EventTypeName>,
-    /// Only older than.
+    /// Only messages stored before this time.
     pub before: Option<Timestamp>,
-    /// Only younger than.
+    /// Only messages stored after this time.
     pub after: Option<Timestamp>,
-    /// Only those with a delivery for this endpoint.
+    /// Only messages with a delivery to this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Whether payloads come along.
+    /// Whether to include payloads.
     pub with_content: bool,
 }
 
-/// Which attempts to list.
+/// Selects attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttemptFilter {
-    /// Only of this message.
+    /// Only attempts for this message.
     pub message: Option<HookMessageId>,
-    /// Only to this endpoint.
+    /// Only attempts to this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Only with this outcome; `Unknown` ones count as failed too.
+    /// Only attempts with this outcome; those with an unknown outcome also count as failed.
     pub outcome: Option<AttemptOutcome>,
-    /// Only with a status from this hundred (200, say); 0 is no answer.
+    /// Only attempts whose status is in this class (for example 200); 0 selects those without a
+    /// response.
     pub status_class: Option<u16>,
-    /// Only of messages with this channel.
+    /// Only attempts for messages on this channel.
     pub channel: Option<Channel>,
-    /// Only of messages of these types; empty is all.
+    /// Only attempts for messages of these types; empty means all.
     pub event_types: Vec<EventTypeName>,
-    /// Only that began before.
+    /// Only attempts that began before this time.
     pub before: Option<Timestamp>,
-    /// Only that began after.
+    /// Only attempts that began after this time.
     pub after: Option<Timestamp>,
-    /// Whether answers come along.
+    /// Whether to include response bodies.
     pub with_content: bool,
 }
 
-/// How many deliveries of an endpoint stand how.
+/// The number of an endpoint's deliveries by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Have arrived.
+    /// The number of successful deliveries.
     pub delivered: u64,
-    /// Wait for an attempt.
+    /// The number that wait for an attempt.
     pub waiting: u64,
-    /// Have one under way.
+    /// The number with an attempt in flight.
     pub in_flight: u64,
-    /// Have failed.
+    /// The number that have failed.
     pub failed: u64,
-    /// Were cancelled.
+    /// The number that were cancelled.
     pub cancelled: u64,
 }
 
-/// Reads for clients and operators.
+/// Read access to webhooks for clients and operators.
 #[async_trait]
 pub trait HookReader: Send + Sync {
-    /// A message.
+    /// A message; `None` if it does not exist.
     async fn message(
         &self,
         application: &ApplicationRef,
@@ -157,23 +159,23 @@ pub trait HookReader: Send + Sync {
         with_content: bool,
     ) -> Result<Option<StoredMessage>, StoreError>;
 
-    /// Messages of an application, by id.
+    /// A page of an application's messages, ordered by id.
     async fn messages(
         &self,
         application: ApplicationId,
-        filter: MessageFilter,
+        filter: HookMessageFilter,
         page: PageRequest<HookMessageId>,
-    ) -> Result<Page<StoredMessage>, StoreError>;
+    ) -> Result<HookPage<StoredMessage>, StoreError>;
 
-    /// The deliveries of a message, by endpoint.
+    /// A page of a message's deliveries, ordered by endpoint.
     async fn deliveries(
         &self,
         application: ApplicationId,
         message: HookMessageId,
         page: PageRequest<EndpointId>,
-    ) -> Result<Page<Delivery>, StoreError>;
+    ) -> Result<HookPage<Delivery>, StoreError>;
 
-    /// The deliveries of some messages to one endpoint, in the order of the messages; `None`
+    /// The deliveries of the given messages to one endpoint, in the order of the messages; `None`
     /// where there is none.
     async fn deliveries_to(
         &self,
@@ -181,23 +183,23 @@ pub trait HookReader: Send + Sync {
         messages: Vec<HookMessageId>,
     ) -> Result<Vec<Option<Delivery>>, StoreError>;
 
-    /// Attempts of an application, by id.
+    /// A page of an application's attempts, ordered by id.
     async fn attempts(
         &self,
         application: ApplicationId,
         filter: AttemptFilter,
         page: PageRequest<AttemptId>,
-    ) -> Result<Page<Attempt>, StoreError>;
+    ) -> Result<HookPage<Attempt>, StoreError>;
 
-    /// One attempt.
+    /// One attempt by its id.
     async fn attempt(
         &self,
         application: ApplicationId,
         attempt: AttemptId,
     ) -> Result<Option<Attempt>, StoreError>;
 
-    /// How the deliveries of an endpoint stand that were made at or after `since` (all if `None`).
-    /// A store may leave out all but the newest 100,000.
+    /// The number of an endpoint's deliveries by state, of those created at or after `since` (all
+    /// if `None`). A store may omit all but the newest 100,000.
     async fn endpoint_stats(
         &self,
         application: ApplicationId,

@@ -1,15 +1,16 @@
-//! Schemas of event types, and whether payloads fit them.
+//! JSON schemas of event types, and the validation of payloads against them.
 //!
 //! # Where it sits
-//! The hook face checks what it is given by the API; stores check what comes along with another
-//! write, of which that face never hears: an orchestration's turn, a user's own transaction.
+//! The webhook domain checks messages that arrive through its API. Stores check messages that are
+//! part of another write which that domain does not see: an orchestration's turn, or a user's own
+//! transaction.
 //!
 //! # Invariants
-//! * A schema never fetches anything: a reference to elsewhere makes it unusable.
-//! * A reason repeats no value of a payload: it may be confidential.
+//! * A schema never fetches anything: a reference to an external document makes it unusable.
+//! * An error message never repeats a value of the payload, because it may be confidential.
 //! * Patterns are matched in linear time: look-around and back-references are refused.
-//! * A value is checked a limited number of times, however references multiply.
-//! * A check may still take long, for a large schema and a large payload: callers run it on a
+//! * A value is checked a limited number of times, even if references multiply.
+//! * A check can still take long for a large schema and a large payload: callers run it on a
 //!   thread for blocking work.
 
 use std::sync::Arc;
@@ -20,70 +21,70 @@ use serde_json::{Map, Value};
 use wakeline_core::EventTypeName;
 
 mod checked;
-mod places;
+mod scopes;
 mod visits;
 
 use checked::Checked;
 use visits::VISITS_MAX;
 
-/// Most bytes of a schema, as JSON without spaces.
+/// The maximum size of a schema in bytes, as JSON without whitespace.
 const SCHEMA_BYTES_MAX: usize = 256 * 1024;
-/// How deeply the objects and arrays of a schema may be nested.
+/// The maximum nesting depth of a schema's objects and arrays.
 const SCHEMA_DEPTH_MAX: usize = 64;
-/// Most schemas with an identifier of their own in one: the library that compiles them takes time
-/// that grows with the third power of their number where each refers to the next.
+/// The maximum number of subschemas with their own identifier: the compile time of the validation
+/// library grows with the third power of their number if each refers to the next.
 const IDENTIFIED_MAX: usize = 100;
-/// Most bytes of a compiled pattern: what a match may cost for each byte grows with it.
+/// The maximum size of a compiled pattern in bytes: the cost of matching one byte grows with it.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Why the schemas of an event type are of no use.
+/// Why the schemas of an event type cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// They are not what they should be.
+    /// The value is not an object of schemas by version.
     #[error("must be an object with a schema per version, like {{\"1\": {{...}}}}")]
     NoVersions,
-    /// The newest one is too large.
+    /// The newest schema is too large.
     #[error("has a schema of {bytes} bytes: at most {SCHEMA_BYTES_MAX} are allowed")]
     TooLarge {
-        /// Its size.
+        /// The size of the schema in bytes.
         bytes: usize,
     },
-    /// The newest one is nested too deeply.
+    /// The newest schema is nested too deeply.
     #[error("has a schema with more than {SCHEMA_DEPTH_MAX} levels: nest it less deeply")]
     TooDeep,
-    /// The newest one has many schemas with an identifier of their own.
+    /// The newest schema has too many subschemas with their own identifier.
     #[error("has a schema with {count} `$id`: at most {IDENTIFIED_MAX} are allowed")]
     TooManyIdentified {
-        /// Their number.
+        /// The number of identifiers.
         count: usize,
     },
-    /// The newest one may check one value very often.
+    /// Validating one value against the newest schema may take too many steps.
     #[error(
         "has a schema that may take more than {VISITS_MAX} checks of one value: refer to \
          definitions in fewer places"
     )]
     TooManyChecks,
-    /// The newest one refers to itself without a step into the payload.
+    /// The newest schema refers to itself without descending into the payload.
     #[error(
         "has a schema that refers to itself for the same value: refer to it only below \
          `properties`, `items` and the like"
     )]
     Endless,
-    /// The newest one is not a schema, or refers to elsewhere.
+    /// The newest schema is invalid, or refers to an external document.
     #[error("has a schema that cannot be used: {0}")]
     Unusable(String),
 }
 
-/// The newest schema of an event type.
+/// The newest schema of an event type, compiled for validation.
 #[derive(Debug)]
 pub struct EventSchema {
     validator: Validator,
-    /// How deep payloads may be nested.
+    /// The maximum nesting depth of payloads that it can check within the limit of visits.
     nested_max: usize,
 }
 
 impl EventSchema {
-    /// Reads it from an event type's schemas; `None` if there is no version.
+    /// Compiles the newest of an event type's schemas; `None` if there is no version.
     pub fn newest(schemas: &[u8]) -> Result<Option<Self>, SchemaError> {
         let Some(schema) = newest_schema(schemas)? else { return Ok(None) };
         let text = schema.to_string();
@@ -106,7 +107,7 @@ impl EventSchema {
         built.map_err(|error| unusable(&error))
     }
 
-    /// Says where and how a payload does not fit.
+    /// Validates a payload. The error says where and why it does not match.
     pub fn check(&self, payload: &[u8]) -> Result<(), String> {
         let payload: Value =
             serde_json::from_slice(payload).map_err(|error| format!("is not JSON: {error}"))?;
@@ -121,8 +122,8 @@ impl EventSchema {
         })
     }
 
-    /// Why a message of a type that enforces these schemas must not be stored. Schemas are read
-    /// once for many messages.
+    /// The reason why a message of an event type that enforces these schemas must be refused, if it
+    /// must. Compiled schemas are cached across calls.
     pub fn refusal(name: &EventTypeName, schemas: &[u8], payload: &[u8]) -> Option<String> {
         static CHECKED: Checked = Checked::new();
         let read = |schemas: &[u8]| Self::newest(schemas).map(|schema| schema.map(Arc::new));
@@ -134,7 +135,7 @@ impl EventSchema {
     }
 }
 
-/// Whether a value has more than so many levels.
+/// Whether a value is nested more than `levels` deep.
 fn is_deeper(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else { return true };
     match value {
@@ -144,7 +145,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// How many objects have an identifier.
+/// The number of objects that have an identifier.
 fn identified(value: &Value, key: &str) -> usize {
     match value {
         Value::Array(items) => items.iter().map(|item| identified(item, key)).sum(),
@@ -160,13 +161,14 @@ fn identified(value: &Value, key: &str) -> usize {
 fn unusable(error: &ValidationError<'_>) -> SchemaError {
     let is_pattern =
         matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex");
-    SchemaError::Unusable(match is_pattern {
-        true => format!(
+    SchemaError::Unusable(if is_pattern {
+        format!(
             "the pattern at {} is invalid or too large, or uses look-around or back-references, \
              which are not supported",
             error.schema_path()
-        ),
-        false => error.to_string(),
+        )
+    } else {
+        error.to_string()
     })
 }
 
@@ -255,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Thirty definitions that each refer twice to the next.
+    /// Thirty definitions, each of which refers twice to the next.
     fn chain(keyword: &str, reference: &str) -> String {
         let refer = |n: usize| reference.replace("NEXT", &format!(r##""$ref": "#/$defs/d{n}""##));
         let definition = |n: usize| format!(r#""d{n}": {{"{keyword}": [{0}, {0}]}}"#, refer(n + 1));
@@ -274,7 +276,8 @@ mod tests {
         let name = EventTypeName::new("a.b").expect("valid");
         let reason = EventSchema::refusal(&name, chain("anyOf", "{NEXT}").as_bytes(), b"7");
         assert!(reason.is_some_and(|reason| reason.contains("100000 checks")));
-        // Once for each level of a payload: fine for those that are not nested deeply.
+        // The references multiply with each level of the payload, so payloads with few levels can
+        // be checked.
         for schema in [
             chain("anyOf", r#"{"properties": {"x": {NEXT}}}"#),
             r##"{"1": {"anyOf": [{"properties": {"x": {"$ref": "#"}}, "required": ["y"]},
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_does_not_fit_is_not_repeated_in_the_reason() {
+    fn an_error_does_not_repeat_a_value_of_the_payload() {
         let schema = br#"{"1": {"properties": {"age": {"type": "integer"}}}}"#;
         let schema = EventSchema::newest(schema).expect("valid").expect("one");
         let reason = schema.check(br#"{"age": "confidential"}"#).expect_err("not an integer");

@@ -1,4 +1,4 @@
-//! Keys: made, found, rotated, revoked, used.
+//! Rules of API keys: created, found, rotated, revoked, used.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeline_core::{
 use wakeline_store::{ApiKey, NewKey, PushItem, PushOutcome};
 
 use super::AccessBench;
-use crate::conformance::Ask;
+use crate::conformance::ClaimSpec;
 
 async fn made(bench: &AccessBench, key: NewKey) -> ApiKey {
     let id = key.id.clone();
@@ -21,8 +21,9 @@ async fn found(bench: &AccessBench, id: &str) -> ApiKey {
     bench.store.key(id).await.expect("a key is read").expect("it is there")
 }
 
-/// What a key was made with, it tells; and when, by the store's clock.
-pub async fn a_key_tells_what_it_was_made_with(bench: &AccessBench) {
+/// A key has everything that it was created with, and the time of its creation by the store's
+/// clock.
+pub async fn a_key_shows_what_it_was_created_with(bench: &AccessBench) {
     let scopes = ["queue:push:a b.*", "*:read:é*"].map(|text| text.parse().expect("a scope"));
     let new = NewKey {
         scopes: scopes.to_vec(),
@@ -44,38 +45,40 @@ pub async fn a_key_tells_what_it_was_made_with(bench: &AccessBench) {
     assert_eq!(bench.store.key("k3").await.expect("read"), None);
 }
 
-/// Live keys have names of their own; a revoked one leaves its name to others.
+/// Names of active keys are unique; the name of a revoked key can be used again.
 pub async fn a_name_is_free_again_once_its_key_is_revoked(bench: &AccessBench) {
     made(bench, AccessBench::new_key("k1", "ci")).await;
     let again = AccessBench::new_key("k2", "ci");
-    assert!(!bench.store.create_key(again.clone()).await.expect("asked"));
+    assert!(!bench.store.create_key(again.clone()).await.expect("it is answered"));
     assert_eq!(bench.store.key("k2").await.expect("read"), None);
     assert!(bench.store.revoke_key("k1").await.expect("revoked"));
     made(bench, again).await;
     assert!(found(bench, "k1").await.revoked_at.is_some());
 }
 
-/// An id names one key, also after its end.
+/// An id belongs to one key, also after that key has ended.
 pub async fn an_id_is_used_once(bench: &AccessBench) {
     made(bench, AccessBench::new_key("k1", "a")).await;
     bench.store.revoke_key("k1").await.expect("revoked");
-    assert!(!bench.store.create_key(AccessBench::new_key("k1", "b")).await.expect("asked"));
+    assert!(
+        !bench.store.create_key(AccessBench::new_key("k1", "b")).await.expect("it is answered")
+    );
     assert_eq!(found(bench, "k1").await.name, "a");
 }
 
-/// Revoking says whether it ended anything, and the first moment stands.
+/// Revoking returns whether it ended the key, and the time of the first revocation is kept.
 pub async fn a_key_is_revoked_once_and_for_good(bench: &AccessBench) {
     let key = made(bench, AccessBench::new_key("k1", "a")).await;
     bench.pass(5).await;
     assert!(bench.store.revoke_key("k1").await.expect("revoked"));
     bench.pass(5).await;
-    assert!(!bench.store.revoke_key("k1").await.expect("asked"));
-    assert!(!bench.store.revoke_key("k2").await.expect("asked"));
+    assert!(!bench.store.revoke_key("k1").await.expect("it is answered"));
+    assert!(!bench.store.revoke_key("k2").await.expect("it is answered"));
     let revoked_at = found(bench, "k1").await.revoked_at;
     assert_eq!(revoked_at, Some(key.created_at.plus(Duration::from_secs(5))));
 }
 
-/// The secret before the present one is valid until its time; the one before that is gone.
+/// The previous secret is valid until its overlap ends; older ones are not.
 pub async fn a_rotated_key_keeps_its_former_secret_for_a_while(bench: &AccessBench) {
     let key = made(bench, AccessBench::new_key("k1", "a")).await;
     let day = Duration::from_secs(86_400);
@@ -91,18 +94,18 @@ pub async fn a_rotated_key_keeps_its_former_secret_for_a_while(bench: &AccessBen
     assert_eq!((rotated.id, rotated.name), (key.id, key.name));
 }
 
-/// What has ended gets no other secret.
+/// A key that has ended gets no new secret.
 pub async fn a_revoked_key_is_not_rotated(bench: &AccessBench) {
     made(bench, AccessBench::new_key("k1", "a")).await;
     bench.store.revoke_key("k1").await.expect("revoked");
     for id in ["k1", "k2"] {
         let rotated = bench.store.rotate_key(id, [7; 32], Duration::from_secs(1)).await;
-        assert!(!rotated.expect("asked"), "{id}");
+        assert!(!rotated.expect("it is answered"), "{id}");
     }
     assert_ne!(found(bench, "k1").await.digest, [7; 32]);
 }
 
-/// Use is noted at most once a minute, for each key by itself.
+/// The last use is recorded at most once a minute for each key.
 pub async fn use_is_noted_once_a_minute(bench: &AccessBench) {
     let first = made(bench, AccessBench::new_key("k1", "a")).await.created_at;
     made(bench, AccessBench::new_key("k2", "b")).await;
@@ -119,8 +122,8 @@ pub async fn use_is_noted_once_a_minute(bench: &AccessBench) {
     assert_eq!(used(&["k1"]).await, Some(60));
 }
 
-/// A partition names its queue; one that is not there names none.
-pub async fn partitions_tell_their_queues(bench: &AccessBench) {
+/// The queue of a partition is found by the partition's id; an unknown partition has none.
+pub async fn queues_of_partitions_are_found(bench: &AccessBench) {
     let item = |queue: &str, partition: &str| PushItem {
         queue: QueueName::new(queue).expect("a name"),
         partition: PartitionName::new(partition).expect("a name"),
@@ -139,13 +142,13 @@ pub async fn partitions_tell_their_queues(bench: &AccessBench) {
     let mut partitions: Vec<_> = reply.outcomes.iter().map(place).collect();
     partitions.push(PartitionId(i64::from(i32::MAX)));
     partitions.push(partitions[0]);
-    let queues = bench.store.queues_of(partitions).await.expect("queues are told");
+    let queues = bench.store.queues_of(partitions).await.expect("queues are found");
     let queues: Vec<_> = queues.iter().map(|q| q.as_ref().map(QueueName::as_str)).collect();
     assert_eq!(queues, [Some("one"), Some("two"), Some("one"), None, Some("one")]);
 }
 
-/// A lease knows its group by a number, of which the store tells the name.
-pub async fn groups_tell_their_names(bench: &AccessBench) {
+/// A lease has the id of its group, and the store returns the name for it.
+pub async fn names_of_groups_are_found(bench: &AccessBench) {
     let queue = QueueName::new("q").expect("a name");
     let item = PushItem {
         queue: queue.clone(),
@@ -160,13 +163,13 @@ pub async fn groups_tell_their_names(bench: &AccessBench) {
     let mut groups = vec![GroupId(i32::MAX)];
     for group in ["one", "two"] {
         let group = GroupName::new(group).expect("a name");
-        let claim = Ask::queue(&queue).group(&group).line_claim(1);
+        let claim = ClaimSpec::queue(&queue).group(&group).line_claim(1);
         let claimed = bench.store.claim(vec![claim]).await.expect("claimed");
-        let grant = claimed[0].grants[0].clone().expect("a grant");
-        groups.push(grant.lease.expect("a lease").cursors[0].group);
+        let result = claimed[0].results[0].clone().expect("a claimed batch");
+        groups.push(result.lease.expect("a lease").cursors[0].group);
     }
     groups.push(groups[1]);
-    let names = bench.store.groups_of(groups).await.expect("names are told");
+    let names = bench.store.groups_of(groups).await.expect("names are found");
     let names: Vec<_> = names.iter().map(|name| name.as_ref().map(GroupName::as_str)).collect();
     assert_eq!(names, [None, Some("one"), Some("two"), Some("one")]);
 }

@@ -1,4 +1,4 @@
-//! A store under test, with names of its own and short ways to use it.
+//! A store under test, with unique names and short helpers for rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use wakeline_store::{
     StoreError,
 };
 
-use super::ask::{Ask, Taken, is_settled, item};
+use super::claim_spec::{ClaimSpec, TakenBatch, is_settled, item};
 
-/// A store with a clock that tests move.
+/// A store whose clock is moved by tests.
 #[async_trait]
 pub trait StoreUnderTest: Send + Sync {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Moves the store's clock on. It must stand still otherwise, from the first call on, and
-    /// begin at a whole millisecond: rules ask what holds at the very end of a lease.
+    /// Advances the store's clock. It must stand still otherwise, from the first call on, and begin
+    /// at a whole millisecond, because rules check what holds at the very end of a lease.
     async fn advance(&self, by: Duration);
 
     /// Cleans up after a test, also after one that failed.
@@ -45,7 +45,7 @@ impl Bench {
         Self { fixture, store, unique: Uuid::new_v4().simple().to_string() }
     }
 
-    /// A queue of this test; a dot in the name makes namespace and task.
+    /// A queue name of this test; a dot in the name separates namespace and task.
     pub fn queue(&self, name: &str) -> QueueName {
         QueueName::new(format!("{}-{name}", self.unique)).expect("a short name")
     }
@@ -65,12 +65,12 @@ impl Bench {
         GroupName::new(format!("{name}-{}", self.unique)).expect("a short name")
     }
 
-    /// Moves the clock on by seconds.
+    /// Advances the clock by seconds.
     pub async fn advance(&self, secs: u64) {
         self.fixture.advance(Duration::from_secs(secs)).await;
     }
 
-    /// Moves the clock on by milliseconds.
+    /// Advances the clock by milliseconds.
     pub async fn advance_ms(&self, ms: u64) {
         self.fixture.advance(Duration::from_millis(ms)).await;
     }
@@ -87,7 +87,7 @@ impl Bench {
         self.push_items(ids.iter().map(|id| item(queue, partition, id)).collect()).await
     }
 
-    /// Pushes.
+    /// Pushes these items and checks that each has an outcome.
     pub async fn push_items(&self, items: Vec<PushItem>) -> PushReply {
         let sent = items.len();
         let reply = self.store.push(items).await.expect("messages are pushed");
@@ -97,64 +97,64 @@ impl Bench {
 
     /// Claims for several lines at once.
     pub async fn claim(&self, lines: Vec<LineClaim>) -> Vec<LineOutcome> {
-        let asked: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
+        let requested: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
         let outcomes = self.store.claim(lines).await.expect("lines are claimed");
-        let answered: Vec<_> = outcomes.iter().map(|line| line.grants.len()).collect();
-        assert_eq!(answered, asked, "one outcome per line, one grant per request");
+        let answered: Vec<_> = outcomes.iter().map(|line| line.results.len()).collect();
+        assert_eq!(answered, requested, "one outcome per line, one result per request");
         outcomes
     }
 
-    /// What one request gets, if anything.
-    pub async fn try_take(&self, ask: &Ask) -> Option<Taken> {
-        self.claim_one(ask).await.0
+    /// Claims with one request; returns what it gets, if anything.
+    pub async fn try_take(&self, spec: &ClaimSpec) -> Option<TakenBatch> {
+        self.claim_one(spec).await.0
     }
 
-    /// What one request gets.
-    pub async fn take(&self, ask: &Ask) -> Taken {
-        match self.claim_one(ask).await {
+    /// Claims with one request, which must get something.
+    pub async fn take(&self, spec: &ClaimSpec) -> TakenBatch {
+        match self.claim_one(spec).await {
             (Some(taken), _) => taken,
-            (None, next_due) => panic!("nothing for {ask:?}, next due in {next_due:?}"),
+            (None, next_due) => panic!("nothing for {spec:?}, next due in {next_due:?}"),
         }
     }
 
-    /// Expects nothing for a request; tells when there will be something.
-    pub async fn nothing(&self, ask: &Ask) -> Option<Duration> {
-        match self.claim_one(ask).await {
+    /// Claims with one request, which must get nothing; returns the next due time.
+    pub async fn nothing(&self, spec: &ClaimSpec) -> Option<Duration> {
+        match self.claim_one(spec).await {
             (None, next_due) => next_due,
-            (Some(taken), _) => panic!("{ask:?} got {taken:?}"),
+            (Some(taken), _) => panic!("{spec:?} got {taken:?}"),
         }
     }
 
-    /// How long until a line has something, without claiming.
-    pub async fn sweep(&self, ask: &Ask) -> Option<Duration> {
-        let due = self.store.sweep(vec![ask.line.clone()]).await.expect("a line is swept");
+    /// How long until a line is due, without claiming.
+    pub async fn sweep(&self, spec: &ClaimSpec) -> Option<Duration> {
+        let due = self.store.sweep(vec![spec.line.clone()]).await.expect("a line is swept");
         assert_eq!(due.len(), 1, "one answer per line");
         due[0]
     }
 
-    async fn claim_one(&self, ask: &Ask) -> (Option<Taken>, Option<Duration>) {
-        let mut outcome = self.claim(vec![ask.line_claim(1)]).await.remove(0);
-        let grant = outcome.grants.remove(0);
-        let group = ask.line.group.clone();
-        (grant.map(|grant| Taken { group, grant }), outcome.next_due)
+    async fn claim_one(&self, spec: &ClaimSpec) -> (Option<TakenBatch>, Option<Duration>) {
+        let mut outcome = self.claim(vec![spec.line_claim(1)]).await.remove(0);
+        let result = outcome.results.remove(0);
+        let group = spec.line.group.clone();
+        (result.map(|result| TakenBatch { group, result }), outcome.next_due)
     }
 
     /// Takes and completes until nothing is left; returns the transaction ids in order.
-    pub async fn drain(&self, ask: &Ask) -> Vec<String> {
+    pub async fn drain(&self, spec: &ClaimSpec) -> Vec<String> {
         let mut ids = Vec::new();
-        while let Some(taken) = self.try_take(ask).await {
+        while let Some(taken) = self.try_take(spec).await {
             ids.extend(taken.ids());
             self.complete(&taken).await;
         }
         ids
     }
 
-    /// Says something of one message.
-    pub async fn settle(&self, taken: &Taken, id: &str, verdict: Verdict) -> SettleOutcome {
+    /// Settles one message.
+    pub async fn settle(&self, taken: &TakenBatch, id: &str, verdict: Verdict) -> SettleOutcome {
         self.settle_items(vec![taken.item(id, verdict)]).await.remove(0)
     }
 
-    /// Settles.
+    /// Settles these items and checks that each has an outcome.
     pub async fn settle_items(&self, items: Vec<SettleItem>) -> Vec<SettleOutcome> {
         let sent = items.len();
         let reply = self.store.settle(items).await.expect("messages are settled");
@@ -162,16 +162,16 @@ impl Bench {
         reply.outcomes
     }
 
-    /// Says something of one message, successfully; returns what others are told.
-    pub async fn settled(&self, taken: &Taken, id: &str, verdict: Verdict) -> Vec<Change> {
+    /// Settles one message, which must succeed; returns the reported changes.
+    pub async fn settled(&self, taken: &TakenBatch, id: &str, verdict: Verdict) -> Vec<Change> {
         let reply = self.store.settle(vec![taken.item(id, verdict)]).await.expect("it is settled");
         assert!(is_settled(&reply.outcomes[0]), "{id} of {taken:?}: {:?}", reply.outcomes[0]);
         reply.changes
     }
 
-    /// Completes all that was taken.
-    pub async fn complete(&self, taken: &Taken) {
-        let items = (taken.grant.partitions.iter())
+    /// Completes everything that was taken.
+    pub async fn complete(&self, taken: &TakenBatch) {
+        let items = (taken.result.partitions.iter())
             .flat_map(|partition| {
                 let item = |message: &Delivered| {
                     let id = message.transaction_id.as_str();
@@ -188,7 +188,7 @@ impl Bench {
         }
     }
 
-    /// Does all the housekeeping there is; returns what was done.
+    /// Runs housekeeping until nothing is left to do; returns what was done.
     pub async fn housekeep(&self) -> HousekeepingReport {
         housekeep_all(self.store.as_ref()).await.expect("housekeeping is done")
     }
@@ -206,24 +206,25 @@ impl Bench {
         letters.iter().map(|letter| letter.transaction_id.to_string()).collect()
     }
 
-    /// The moment by the store's clock, as stamped on a message.
+    /// The time by the store's clock, as stamped on a message.
     pub async fn now(&self) -> Timestamp {
         let queue = self.queue("clock");
         self.push_items(vec![item(&queue, "Default", &Uuid::new_v4().to_string())]).await;
         let mut now = Timestamp(0);
-        while let Some(taken) = self.try_take(&Ask::queue(&queue).auto_ack().batch(100)).await {
+        while let Some(taken) = self.try_take(&ClaimSpec::queue(&queue).auto_ack().batch(100)).await
+        {
             now = taken.messages().last().expect("at least one message").created_at;
         }
         now
     }
 }
 
-/// Looks through all queues, piece by piece. What the pieces did is added up.
+/// Runs housekeeping over all queues, piece by piece, and adds up what the pieces did.
 pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingReport, StoreError> {
     let mut how = Housekeeping {
         rows_max: 50,
         interval: Duration::ZERO,
-        anew: true,
+        restart: true,
         ..Housekeeping::default()
     };
     let mut all = HousekeepingReport::default();
@@ -238,7 +239,7 @@ pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingRepor
             }
         }
         all.next_due = piece.next_due;
-        how.anew = false;
+        how.restart = false;
         if piece.next_due != Some(Duration::ZERO) {
             return Ok(all);
         }

@@ -1,4 +1,4 @@
-//! Calls at the same time.
+//! Calls that run concurrently.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use wakeline_core::{PartitionId, QueueName, TransactionId, Verdict};
-use wakeline_store::{Grant, MessageKey, PushOutcome, SettleOutcome, Store};
+use wakeline_store::{MessageKey, PushOutcome, QueueClaimResult, SettleOutcome, Store};
 
-use super::{Ask, Bench, is_settled, item};
+use super::{Bench, ClaimSpec, is_settled, item};
 
-/// Claims until it has something. A claim that lost a race says so by a short wait.
-async fn claim_in_a_race(store: Arc<dyn Store>, ask: Ask) -> Grant {
+/// Claims until it gets something. A claim that lost a race reports a short wait.
+async fn claim_in_a_race(store: Arc<dyn Store>, spec: ClaimSpec) -> QueueClaimResult {
     for _ in 0..1_000 {
-        let outcome = store.claim(vec![ask.line_claim(1)]).await.expect("it is answered").remove(0);
-        if let Some(grant) = &outcome.grants[0] {
-            return grant.clone();
+        let outcome =
+            store.claim(vec![spec.line_claim(1)]).await.expect("it is answered").remove(0);
+        if let Some(result) = &outcome.results[0] {
+            return result.clone();
         }
         let wait = outcome.next_due;
         assert!(wait.is_some_and(|wait| wait < Duration::from_secs(60)), "none left: {wait:?}");
@@ -33,35 +34,35 @@ pub async fn racing_claims_share_what_is_there(bench: &Bench) {
         let items = partitions.iter().map(|name| item(&queue, name, &id)).collect();
         bench.push_items(items).await;
         let claims = (0..10).map(|_| {
-            tokio::spawn(claim_in_a_race(bench.store.clone(), Ask::queue(&queue).auto_ack()))
+            tokio::spawn(claim_in_a_race(bench.store.clone(), ClaimSpec::queue(&queue).auto_ack()))
         });
         let mut got = BTreeSet::new();
-        for grant in join_all(claims).await {
-            let grant = grant.expect("no claim panics");
-            assert_eq!(grant.partitions[0].messages.len(), 1);
-            assert!(got.insert(grant.partitions[0].partition.to_string()), "round {round}");
+        for result in join_all(claims).await {
+            let result = result.expect("no claim panics");
+            assert_eq!(result.partitions[0].messages.len(), 1);
+            assert!(got.insert(result.partitions[0].partition.to_string()), "round {round}");
         }
         assert_eq!(got, partitions.into_iter().collect());
     }
 }
 
-/// One partition, many claims: one holder.
+/// Many concurrent claims of one partition: exactly one holds it.
 pub async fn a_partition_has_one_holder_in_a_race(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
     let claims = (0..8).map(|_| {
-        let (store, ask) = (bench.store.clone(), Ask::queue(&queue).batch(2));
-        tokio::spawn(async move { store.claim(vec![ask.line_claim(1)]).await })
+        let (store, spec) = (bench.store.clone(), ClaimSpec::queue(&queue).batch(2));
+        tokio::spawn(async move { store.claim(vec![spec.line_claim(1)]).await })
     });
     let mut holders = 0;
     for outcome in join_all(claims).await {
         let outcome = outcome.expect("no claim panics").expect("it is answered");
-        holders += outcome[0].grants.iter().flatten().count();
+        holders += outcome[0].results.iter().flatten().count();
     }
     assert_eq!(holders, 1);
 }
 
-/// Pushes at the same time: no gap, no message twice, each call in its own order.
+/// Concurrent pushes leave no gap, store no message twice, and keep the order of each call.
 pub async fn racing_pushes_leave_no_gap(bench: &Bench) {
     let queue = bench.queue("q");
     let pushes = (0..20).map(|call| {
@@ -74,7 +75,7 @@ pub async fn racing_pushes_leave_no_gap(bench: &Bench) {
         let queued = |outcome: &PushOutcome| matches!(outcome, PushOutcome::Queued { .. });
         assert!(reply.outcomes.iter().all(queued), "{reply:?}");
     }
-    let taken = bench.take(&Ask::queue(&queue).batch(1000)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(1000)).await;
     assert_eq!(taken.offsets(), (0..100).collect::<Vec<_>>());
     let mut ids = taken.ids();
     for call in 0..20 {
@@ -88,7 +89,7 @@ pub async fn racing_pushes_leave_no_gap(bench: &Bench) {
     assert_eq!(ids.len(), 100);
 }
 
-/// The same transaction id pushed at the same time is one message with one id.
+/// Concurrent pushes of the same transaction id store one message with one id.
 pub async fn racing_repetitions_store_one_message(bench: &Bench) {
     let queue = bench.queue("q");
     let pushes = (0..10).map(|_| {
@@ -108,14 +109,14 @@ pub async fn racing_repetitions_store_one_message(bench: &Bench) {
         }
     }
     assert_eq!((queued, ids.len()), (1, 1));
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["same"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["same"]);
 }
 
-/// The same message settled at the same time is settled once.
+/// A message that is settled concurrently is settled once.
 pub async fn racing_settlements_count_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     let settles = (0..8).map(|_| {
         let (store, item) = (bench.store.clone(), taken.item("a", Verdict::Completed));
         tokio::spawn(async move { store.settle(vec![item]).await })
@@ -130,7 +131,7 @@ pub async fn racing_settlements_count_once(bench: &Bench) {
     bench.settled(&taken, "b", Verdict::Completed).await;
 }
 
-/// A new group and new partitions at the same time: the group misses none.
+/// A group that begins while partitions are created misses none of them.
 pub async fn a_group_that_begins_during_pushes_misses_no_partition(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "first", &["a"]).await;
@@ -141,8 +142,8 @@ pub async fn a_group_that_begins_during_pushes_misses_no_partition(bench: &Bench
             let store = bench.store.clone();
             tokio::spawn(async move { drop(store.push(items).await.expect("it is answered")) })
         });
-        let ask = Ask::queue(&queue).group(&group);
-        let (store, line) = (bench.store.clone(), ask.line_claim(1));
+        let spec = ClaimSpec::queue(&queue).group(&group);
+        let (store, line) = (bench.store.clone(), spec.line_claim(1));
         let claim = tokio::spawn(async move {
             drop(store.claim(vec![line]).await.expect("it is answered"));
         });
@@ -162,7 +163,7 @@ async fn push_all(store: Arc<dyn Store>, queue: QueueName) {
     }
 }
 
-/// Deletes one message of each call, as soon as it is there; returns which it met.
+/// Deletes one message of each call as soon as it exists; returns the ids that it deleted.
 async fn delete_each(store: Arc<dyn Store>, partition: PartitionId, n: usize) -> BTreeSet<String> {
     let mut deleted = BTreeSet::new();
     for call in 0..20 {
@@ -180,17 +181,17 @@ async fn delete_each(store: Arc<dyn Store>, partition: PartitionId, n: usize) ->
     deleted
 }
 
-/// What is not deleted is delivered, once and in order; what is deleted is delivered to nobody from
-/// then on.
+/// Messages that are not deleted are delivered once and in order; deleted ones are not delivered
+/// after their deletion.
 pub async fn deletions_race_with_consumers(bench: &Bench) {
     let queue = bench.queue("q");
-    let ask = Ask::queue(&queue).batch(3);
+    let spec = ClaimSpec::queue(&queue).batch(3);
     let partition = bench.push(&queue, "p", &["--"]).await.outcomes[0].partition();
     let push = tokio::spawn(push_all(bench.store.clone(), queue.clone()));
     let deletions = [0, 3].map(|n| tokio::spawn(delete_each(bench.store.clone(), partition, n)));
     let (mut delivered, mut acked) = (Vec::new(), BTreeSet::new());
     while !(push.is_finished() && deletions.iter().all(|task| task.is_finished())) {
-        let Some(taken) = bench.try_take(&ask).await else {
+        let Some(taken) = bench.try_take(&spec).await else {
             tokio::task::yield_now().await;
             continue;
         };
@@ -206,7 +207,7 @@ pub async fn deletions_race_with_consumers(bench: &Bench) {
     for task in join_all(deletions).await {
         deleted.extend(task.expect("no deletion panics"));
     }
-    let late = bench.drain(&ask).await;
+    let late = bench.drain(&spec).await;
     assert!(late.iter().all(|id| !deleted.contains(id)), "{late:?}");
     delivered.extend(late.clone());
     acked.extend(late);
@@ -216,7 +217,7 @@ pub async fn deletions_race_with_consumers(bench: &Bench) {
     for id in (0..20).flat_map(|call| (0..5).map(move |n| format!("{call:02}-{n}"))) {
         assert!(acked.contains(&id) || deleted.contains(&id), "{id} is lost");
     }
-    let group = bench.store.groups(Some(&ask.line.group)).await.expect("groups are listed");
+    let group = bench.store.groups(Some(&spec.line.group)).await.expect("groups are listed");
     let lag: u64 = group.iter().filter(|one| one.queue == queue).map(|one| one.lag).sum();
     assert_eq!(lag, 0);
 }

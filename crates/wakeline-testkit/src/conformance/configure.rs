@@ -1,12 +1,12 @@
-//! Configuring and deleting queues.
+//! Creating, configuring and deleting queues.
 
 use wakeline_core::{
-    Backoff, Change, Fencing, MessageOrder, Namespace, OptionsPatch, PartitionName, QueueName,
-    QueueOptions, TaskName, Verdict,
+    Change, Fencing, MessageOrder, Namespace, OptionsPatch, PartitionName, QueueName, QueueOptions,
+    RetryBackoff, TaskName, Verdict,
 };
 use wakeline_store::{ConfigureQueue, PatchQueue, PushOutcome, QueueDetail, SettleOutcome};
 
-use super::{Ask, Bench, at_once, secs, told};
+use super::{Bench, ClaimSpec, at_once, earliest_due, secs};
 
 fn unusual() -> QueueOptions {
     QueueOptions {
@@ -14,7 +14,7 @@ fn unusual() -> QueueOptions {
         retry_limit: 9,
         retry_delay_ms: 1_234,
         retry_delay_ms_max: 99_999,
-        retry_backoff: Backoff::Fixed,
+        retry_backoff: RetryBackoff::Fixed,
         dead_letters: false,
         priority: -3,
         delay_secs: 21,
@@ -38,7 +38,8 @@ fn unusual() -> QueueOptions {
     }
 }
 
-/// A patch changes what it names, and nothing else; it tells all options, and whom it concerns.
+/// A patch changes only the options that it names; it returns all options and the lines that it
+/// affects.
 pub async fn a_patch_changes_only_what_it_names(bench: &Bench) {
     let queue = bench.queue("n.t");
     bench.configure(&queue, unusual()).await;
@@ -55,7 +56,7 @@ pub async fn a_patch_changes_only_what_it_names(bench: &Bench) {
         (detail.namespace, detail.task),
         (Some(bench.namespace("n")), TaskName::new("t").ok())
     );
-    assert!(told(&changes, &Ask::queue(&queue)).is_some());
+    assert!(earliest_due(&changes, &ClaimSpec::queue(&queue)).is_some());
     let (detail, _) = patch(bench, &queue, OptionsPatch::default()).await.expect("it exists");
     assert_eq!(detail.options, expected);
 }
@@ -68,7 +69,7 @@ pub async fn a_patch_makes_no_queue(bench: &Bench) {
     assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
 }
 
-/// Of patches at once none undoes what another did.
+/// None of several concurrent patches undoes another.
 pub async fn patches_at_once_lose_nothing(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, at_once()).await;
@@ -87,7 +88,7 @@ pub async fn patches_at_once_lose_nothing(bench: &Bench) {
     }
 }
 
-/// Of patches at once that make the queue none undoes what another did.
+/// None of several concurrent patches that create the queue undoes another.
 pub async fn patches_that_make_a_queue_lose_nothing(bench: &Bench) {
     for n in 1..=10 {
         let queue = bench.queue(&format!("n.t{n}"));
@@ -124,7 +125,7 @@ async fn patch(
     bench.store.patch(command).await.expect("a queue is patched")
 }
 
-/// A configured queue is there, with its partition `Default`.
+/// Configuring an unknown queue creates it, with its partition `Default`.
 pub async fn a_queue_is_made_by_configuring_it(bench: &Bench) {
     let queue = bench.queue("n.t");
     assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
@@ -142,7 +143,8 @@ pub async fn a_queue_is_made_by_configuring_it(bench: &Bench) {
     );
 }
 
-/// A pushed queue has the default options, and its partition `Default` too.
+/// Pushing to an unknown queue creates it with the default options, also with its partition
+/// `Default`.
 pub async fn a_queue_is_made_by_pushing_to_it(bench: &Bench) {
     let queue = bench.queue("plain");
     bench.push(&queue, "p", &["a"]).await;
@@ -157,7 +159,7 @@ pub async fn a_queue_is_made_by_pushing_to_it(bench: &Bench) {
     );
 }
 
-/// All options are replaced, the omitted ones by their defaults; the queue stays the same one.
+/// Configuring replaces all options; omitted ones get their defaults. The queue keeps its messages.
 pub async fn configuring_replaces_all_options(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
@@ -167,7 +169,7 @@ pub async fn configuring_replaces_all_options(bench: &Bench) {
     let after = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
     assert_eq!(after.options, QueueOptions { priority: 4, ..Default::default() });
     assert_eq!((after.id, after.default_partition), (before.id, before.default_partition));
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
 }
 
 /// Namespace and task stay if omitted, and move the queue if given.
@@ -191,95 +193,96 @@ pub async fn namespace_and_task_stay_if_omitted(bench: &Bench) {
     assert_eq!(scope(command(None, Some(task.clone()))).await, both);
     assert_eq!(scope(command(None, None)).await, both);
     bench.push(&queue, "p", &["a"]).await;
-    bench.nothing(&Ask::filter(Some(bench.namespace("old")), None)).await;
-    assert_eq!(bench.drain(&Ask::filter(Some(there), Some(task))).await, ["a"]);
+    bench.nothing(&ClaimSpec::filter(Some(bench.namespace("old")), None)).await;
+    assert_eq!(bench.drain(&ClaimSpec::filter(Some(there), Some(task))).await, ["a"]);
 }
 
-/// A shorter delay makes due what is already there, and says so.
+/// A shorter delay makes stored messages due at once and notifies waiters.
 pub async fn a_shortened_delay_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { delay_secs: 100, ..Default::default() }).await;
     bench.push(&queue, "p", &["a"]).await;
     bench.advance(10).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(90));
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, secs(90));
     let options = QueueOptions { delay_secs: 10, ..Default::default() };
     let changes = bench.configure(&queue, options).await;
-    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), secs(0));
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
 }
 
-/// A longer one holds back what is already there.
+/// A longer delay holds back messages that are already stored.
 pub async fn a_lengthened_delay_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
     bench.configure(&queue, QueueOptions { delay_secs: 10, ..Default::default() }).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(10));
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, secs(10));
 }
 
-/// A window that is taken away lets go, and says so.
+/// Removing the window releases the messages that it held back and notifies waiters.
 pub async fn a_removed_window_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { window_secs: 50, ..Default::default() }).await;
     bench.push(&queue, "p", &["a"]).await;
-    bench.nothing(&Ask::queue(&queue)).await;
+    bench.nothing(&ClaimSpec::queue(&queue)).await;
     let changes = bench.configure(&queue, QueueOptions::default()).await;
-    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), secs(0));
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
 }
 
-/// Relaxing the order lets pass what a failed message held back, and says so.
+/// Relaxing the order releases the messages behind a failed one and notifies waiters.
 pub async fn a_relaxed_order_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     let strict = QueueOptions { retry_delay_ms: 60_000, ..Default::default() };
     bench.configure(&queue, strict.clone()).await;
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
-    bench.nothing(&Ask::queue(&queue)).await;
+    bench.nothing(&ClaimSpec::queue(&queue)).await;
     let relaxed = QueueOptions { ordering: MessageOrder::Relaxed, ..strict };
     let changes = bench.configure(&queue, relaxed).await;
-    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
-    assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), ["b"]);
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), secs(0));
+    assert_eq!(bench.take(&ClaimSpec::queue(&queue)).await.ids(), ["b"]);
 }
 
-/// A changed limit counts for what has failed already.
+/// A changed retry limit applies to messages that have already failed.
 pub async fn a_changed_limit_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
     bench.configure(&queue, QueueOptions { retry_limit: 1, ..at_once() }).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
     assert_eq!(bench.dead_ids(&queue).await, ["a"]);
 }
 
-/// Leases that are out keep their end; later ones are as configured.
+/// Live leases keep their end; later ones last as the new options say.
 pub async fn leases_that_are_out_keep_their_end(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    bench.take(&Ask::queue(&queue)).await;
+    bench.take(&ClaimSpec::queue(&queue)).await;
     bench.configure(&queue, QueueOptions { lease_secs: 5, ..Default::default() }).await;
     bench.advance(299).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(1));
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, secs(1));
     bench.advance(1).await;
-    bench.take(&Ask::queue(&queue)).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(5));
+    bench.take(&ClaimSpec::queue(&queue)).await;
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, secs(5));
 }
 
-/// Deleting forgets everything: what is made again begins at offset 0 and knows no old lease.
+/// Deleting a queue removes everything: a new queue of the same name begins at offset 0, and old
+/// leases are stale.
 pub async fn a_deleted_queue_is_forgotten(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, unusual()).await;
     bench.configure(&queue, QueueOptions { priority: 1, ..Default::default() }).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     let group = bench.group("g");
-    let ask = Ask::queue(&queue).group(&group);
-    let old = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue).group(&group);
+    let old = bench.take(&spec).await;
     assert!(bench.store.delete_queue(&queue).await.expect("a queue is deleted"));
     assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
-    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(bench.nothing(&spec).await, None);
     assert_eq!(bench.store.groups(Some(&group)).await.expect("groups are listed"), []);
     assert_eq!(bench.settle(&old, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
 
@@ -287,7 +290,7 @@ pub async fn a_deleted_queue_is_forgotten(bench: &Bench) {
     assert!(matches!(reply.outcomes[0], PushOutcome::Queued { .. }), "{reply:?}");
     let detail = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
     assert_eq!(detail.options, QueueOptions::default());
-    let new = bench.take(&ask).await;
+    let new = bench.take(&spec).await;
     assert_eq!((new.offsets(), new.attempts()), (vec![0], vec![1]));
     assert_eq!(bench.settle(&old, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
     let span = std::time::Duration::from_secs(60);
@@ -297,10 +300,10 @@ pub async fn a_deleted_queue_is_forgotten(bench: &Bench) {
     bench.complete(&new).await;
 }
 
-/// Deleting what is not there says so; others stay.
-pub async fn deleting_an_unknown_queue_says_so(bench: &Bench) {
+/// Deleting an unknown queue returns false; other queues stay.
+pub async fn deleting_an_unknown_queue_is_reported(bench: &Bench) {
     let (queue, other) = (bench.queue("q"), bench.queue("other"));
     bench.push(&other, "p", &["a"]).await;
     assert!(!bench.store.delete_queue(&queue).await.expect("it is answered"));
-    assert_eq!(bench.drain(&Ask::queue(&other)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&other)).await, ["a"]);
 }

@@ -1,14 +1,14 @@
-//! Dead letters: they own their data.
+//! Dead letters, which own their data.
 
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{GroupName, QueueOptions, TransactionId, Verdict};
 use wakeline_store::{DeadLetter, DeadLetterFilter, Page, PushItem};
 
-use super::{Ask, Bench, Taken, at_once, item, partition_name};
+use super::{Bench, ClaimSpec, TakenBatch, at_once, item, partition_name};
 
-/// All that was known of the message, and why and when it was given up.
-pub async fn a_dead_letter_tells_everything(bench: &Bench) {
+/// A dead letter contains everything known of the message, and why and when it was given up.
+pub async fn a_dead_letter_has_all_details(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { retry_limit: 1, ..Default::default() }).await;
     let pushed = PushItem {
@@ -23,7 +23,7 @@ pub async fn a_dead_letter_tells_everything(bench: &Bench) {
     let group = bench.group("g");
     for error in ["first", "second"] {
         bench.advance(7).await;
-        let taken = bench.take(&Ask::queue(&queue).group(&group)).await;
+        let taken = bench.take(&ClaimSpec::queue(&queue).group(&group)).await;
         let mut failed = taken.item("a", Verdict::Failed);
         failed.error = Some(error.to_owned());
         bench.settle_items(vec![failed]).await;
@@ -43,31 +43,31 @@ pub async fn a_dead_letter_tells_everything(bench: &Bench) {
     assert_eq!(letter.failed_at.0 - pushed_at.0, 14_000_000);
 }
 
-/// An error that is not given leaves the last one.
+/// A settlement without an error keeps the last one.
 pub async fn a_dead_letter_keeps_the_last_error(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     let mut failed = taken.item("a", Verdict::Failed);
     failed.error = Some("the reason".to_owned());
     bench.settle_items(vec![failed]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::DeadLetter).await;
     let letter = bench.dead_letters(&queue).await.remove(0);
     assert_eq!((letter.error.as_deref(), letter.failures), (Some("the reason"), 1));
 }
 
-/// By each group that tries it again, also while it does, or has given it up; not by one that is
-/// done with it.
-pub async fn a_message_tells_the_last_error_of_each_group(bench: &Bench) {
+/// A message shows the last error of each group that will retry it, is retrying it or gave it up,
+/// and none of a group that completed it.
+pub async fn a_message_shows_the_last_error_of_each_group(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, at_once()).await;
     let (first, second) = (bench.group("first"), bench.group("second"));
     bench.push(&queue, "p", &["a"]).await;
-    let ask = |group| Ask::queue(&queue).group(group);
+    let spec = |group| ClaimSpec::queue(&queue).group(group);
     let failed = async |group, verdict, error: &str| {
-        let taken = bench.take(&ask(group)).await;
+        let taken = bench.take(&spec(group)).await;
         let mut failed = taken.item("a", verdict);
         failed.error = Some(error.to_owned());
         bench.settle_items(vec![failed]).await;
@@ -85,14 +85,14 @@ pub async fn a_message_tells_the_last_error_of_each_group(bench: &Bench) {
     assert_eq!(errors().await, [of(&first, "timed out")]);
     failed(&second, Verdict::DeadLetter, "no such route").await;
     assert_eq!(errors().await, [of(&first, "timed out"), of(&second, "no such route")]);
-    let taken = bench.take(&ask(&first)).await;
+    let taken = bench.take(&spec(&first)).await;
     assert_eq!(errors().await.len(), 2, "while it is tried again");
     bench.settled(&taken, "a", Verdict::Completed).await;
     assert_eq!(errors().await, [of(&second, "no such route")]);
 }
 
-async fn bury(bench: &Bench, ask: &Ask) -> Taken {
-    let taken = bench.take(ask).await;
+async fn bury(bench: &Bench, spec: &ClaimSpec) -> TakenBatch {
+    let taken = bench.take(spec).await;
     for id in taken.ids() {
         bench.settled(&taken, &id, Verdict::DeadLetter).await;
     }
@@ -100,15 +100,15 @@ async fn bury(bench: &Bench, ask: &Ask) -> Taken {
     taken
 }
 
-/// Newest first, by queue, group and partition, page by page.
+/// Dead letters are listed newest first, by queue, group and partition, in pages.
 pub async fn dead_letters_are_listed_newest_first(bench: &Bench) {
     let queue = bench.queue("q");
     let (g, h) = (bench.group("g"), bench.group("h"));
     for id in ["a", "b", "c"] {
         bench.push(&queue, id, &[id]).await;
-        bury(bench, &Ask::queue(&queue).group(&g)).await;
+        bury(bench, &ClaimSpec::queue(&queue).group(&g)).await;
     }
-    bury(bench, &Ask::partition(&queue, "b").group(&h)).await;
+    bury(bench, &ClaimSpec::partition(&queue, "b").group(&h)).await;
     assert_eq!(bench.dead_ids(&queue).await, ["b", "c", "b", "a"]);
     let list = |filter: DeadLetterFilter, limit, offset| async move {
         let page = Page { limit, offset };
@@ -127,13 +127,13 @@ pub async fn dead_letters_are_listed_newest_first(bench: &Bench) {
     assert_eq!(list(unknown, 10, 0).await, (String::new(), 0));
 }
 
-/// By number, time and error.
+/// Dead letters are found by number, time and error.
 pub async fn dead_letters_are_found_by_what_is_known_of_them(bench: &Bench) {
     let queue = bench.queue("q");
     let mut moments = Vec::new();
     for (id, error) in [("a", "no 50% route"), ("b", "timed out")] {
         bench.push(&queue, "p", &[id]).await;
-        let taken = bench.take(&Ask::queue(&queue)).await;
+        let taken = bench.take(&ClaimSpec::queue(&queue)).await;
         let mut given_up = taken.item(id, Verdict::DeadLetter);
         given_up.error = Some(error.to_owned());
         bench.settle_items(vec![given_up]).await;
@@ -162,13 +162,13 @@ pub async fn dead_letters_are_found_by_what_is_known_of_them(bench: &Bench) {
     }
 }
 
-/// What fits is gone for good, the rest stays.
+/// Purging removes the dead letters that match and no others.
 pub async fn purged_dead_letters_are_gone(bench: &Bench) {
     let queue = bench.queue("q");
     let (g, h) = (bench.group("g"), bench.group("h"));
     bench.push(&queue, "p", &["a"]).await;
     for group in [&g, &h] {
-        bury(bench, &Ask::queue(&queue).group(group)).await;
+        bury(bench, &ClaimSpec::queue(&queue).group(group)).await;
     }
     let of_g = DeadLetterFilter {
         queue: Some(queue.clone()),
@@ -181,15 +181,15 @@ pub async fn purged_dead_letters_are_gone(bench: &Bench) {
     }
     let left = bench.dead_letters(&queue).await;
     assert_eq!(left.iter().map(|letter| &letter.group).collect::<Vec<_>>(), [&h]);
-    bench.nothing(&Ask::queue(&queue).group(&g)).await;
+    bench.nothing(&ClaimSpec::queue(&queue).group(&g)).await;
 }
 
-/// They stay when their group goes; they go with their queue.
+/// Dead letters stay when their group is deleted and are deleted with their queue.
 pub async fn dead_letters_outlive_their_group_but_not_their_queue(bench: &Bench) {
     let queue = bench.queue("q");
     let group = bench.group("g");
     bench.push(&queue, "p", &["a"]).await;
-    bury(bench, &Ask::queue(&queue).group(&group)).await;
+    bury(bench, &ClaimSpec::queue(&queue).group(&group)).await;
     bench.store.delete_group(&group, None).await.expect("a group is deleted");
     assert_eq!(bench.dead_ids(&queue).await, ["a"]);
     assert!(bench.store.delete_queue(&queue).await.expect("a queue is deleted"));

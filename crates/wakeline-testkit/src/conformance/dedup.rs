@@ -1,11 +1,11 @@
-//! Transaction ids: pushing again gives one message.
+//! Deduplication: pushing a transaction id again stores no second message.
 
 use wakeline_core::QueueOptions;
 use wakeline_store::{PushOutcome, TransactCommand, TransactOutcome};
 
-use super::{Ask, Bench, item};
+use super::{Bench, ClaimSpec, item};
 
-/// The answer to a repetition is the first message's id.
+/// A repeated push returns the id of the first message.
 pub async fn a_repeated_push_stores_nothing_and_answers_the_first_id(bench: &Bench) {
     let queue = bench.queue("q");
     let first = bench.push(&queue, "p", &["a"]).await.outcomes.remove(0);
@@ -13,22 +13,22 @@ pub async fn a_repeated_push_stores_nothing_and_answers_the_first_id(bench: &Ben
     bench.advance(100).await;
     let again = bench.push(&queue, "p", &["a"]).await;
     assert_eq!(again.outcomes, [PushOutcome::Duplicate { id, partition }]);
-    assert_eq!(bench.drain(&Ask::queue(&queue).batch(10)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue).batch(10)).await, ["a"]);
 }
 
-/// The same within one call, between items that are new.
+/// An id that occurs twice in one call, among new ones, is stored once.
 pub async fn a_repetition_within_one_call_stores_one_message(bench: &Bench) {
     let queue = bench.queue("q");
     let reply = bench.push(&queue, "p", &["a", "b", "a", "c", "a"]).await;
     let PushOutcome::Queued { id, partition } = reply.outcomes[0] else { panic!("{reply:?}") };
     let duplicate = PushOutcome::Duplicate { id, partition };
     assert_eq!((&reply.outcomes[2], &reply.outcomes[4]), (&duplicate, &duplicate));
-    let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10)).await;
     assert_eq!(taken.ids(), ["a", "b", "c"]);
     assert_eq!(taken.offsets(), [0, 1, 2]);
 }
 
-/// A call may repeat some and bring others; the new ones get the next offsets.
+/// A call may contain known and new ids; the new ones get the next offsets.
 pub async fn a_call_that_repeats_some_stores_the_others(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
@@ -36,7 +36,7 @@ pub async fn a_call_that_repeats_some_stores_the_others(bench: &Bench) {
     let queued: Vec<_> =
         reply.outcomes.iter().map(|o| matches!(o, PushOutcome::Queued { .. })).collect();
     assert_eq!(queued, [false, true, false, true]);
-    let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10)).await;
     assert_eq!(taken.ids(), ["a", "b", "c", "d"]);
     assert_eq!(taken.offsets(), [0, 1, 2, 3]);
 }
@@ -50,7 +50,7 @@ pub async fn transaction_ids_count_per_partition(bench: &Bench) {
     }
 }
 
-/// The window is inclusive; a moment later the id is free again.
+/// The end of the window is inclusive; just after it the id is free again.
 pub async fn an_id_is_free_again_once_its_window_has_passed(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { dedup_window_secs: 60, ..Default::default() }).await;
@@ -63,7 +63,7 @@ pub async fn an_id_is_free_again_once_its_window_has_passed(bench: &Bench) {
     let PushOutcome::Queued { id, partition } = beyond else { panic!("{beyond:?}") };
     let again = bench.push(&queue, "p", &["a"]).await;
     assert_eq!(again.outcomes, [PushOutcome::Duplicate { id, partition }]);
-    assert_eq!(bench.take(&Ask::queue(&queue).batch(10)).await.offsets(), [0, 1]);
+    assert_eq!(bench.take(&ClaimSpec::queue(&queue).batch(10)).await.offsets(), [0, 1]);
 }
 
 /// The window runs from the first push, not from the last repetition.
@@ -82,10 +82,10 @@ pub async fn repeating_does_not_prolong_the_window(bench: &Bench) {
 pub async fn a_consumed_message_is_still_recognised(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
     let again = bench.push(&queue, "p", &["a"]).await.outcomes.remove(0);
     assert!(matches!(again, PushOutcome::Duplicate { .. }), "{again:?}");
-    bench.nothing(&Ask::queue(&queue)).await;
+    bench.nothing(&ClaimSpec::queue(&queue)).await;
 }
 
 /// A long backlog is recognised as far back as the window goes.
@@ -105,7 +105,7 @@ pub async fn repetitions_are_found_behind_many_messages(bench: &Bench) {
     assert!(matches!(reply.outcomes[2], PushOutcome::Duplicate { .. }));
 }
 
-/// Pushes of a transaction are recognised, and recognise each other.
+/// The pushes of a transaction are deduplicated against stored messages and against each other.
 pub async fn a_transaction_recognises_repetitions(bench: &Bench) {
     let queue = bench.queue("q");
     let first = bench.push(&queue, "p", &["a"]).await.outcomes.remove(0);
@@ -118,5 +118,5 @@ pub async fn a_transaction_recognises_repetitions(bench: &Bench) {
     assert_eq!(pushes[0], PushOutcome::Duplicate { id, partition });
     let PushOutcome::Queued { id, partition } = pushes[1] else { panic!("{pushes:?}") };
     assert_eq!(pushes[2], PushOutcome::Duplicate { id, partition });
-    assert_eq!(bench.drain(&Ask::queue(&queue).batch(10)).await, ["a", "b"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue).batch(10)).await, ["a", "b"]);
 }

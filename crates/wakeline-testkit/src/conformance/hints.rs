@@ -1,43 +1,43 @@
-//! Whatever makes work available says so: for which line, and when.
+//! Everything that makes work available reports a change, with its line and the time it is due.
 
 use wakeline_core::{QueueOptions, Subscription, Verdict};
 use wakeline_store::{Seek, SeekTo, TransactCommand};
 
-use super::{Ask, Bench, at_once, item, secs, told};
+use super::{Bench, ClaimSpec, at_once, earliest_due, item, secs};
 
-/// A push tells everyone who may be waiting for its message.
-pub async fn a_push_tells_every_view_of_its_message(bench: &Bench) {
+/// A push notifies every line that may be waiting for its message.
+pub async fn a_push_notifies_every_line_of_its_message(bench: &Bench) {
     let queue = bench.queue("n.t");
     let changes = bench.push(&queue, "p", &["a"]).await.changes;
     let (namespace, task) = queue.derived_scope();
-    for ask in [
-        Ask::queue(&queue),
-        Ask::partition(&queue, "p"),
-        Ask::filter(namespace, None),
-        Ask::filter(None, task),
-        Ask::filter(None, None),
-        Ask::queue(&queue).group(&bench.group("any")),
+    for spec in [
+        ClaimSpec::queue(&queue),
+        ClaimSpec::partition(&queue, "p"),
+        ClaimSpec::filter(namespace, None),
+        ClaimSpec::filter(None, task),
+        ClaimSpec::filter(None, None),
+        ClaimSpec::queue(&queue).group(&bench.group("any")),
     ] {
-        assert_eq!(told(&changes, &ask), secs(0), "{ask:?}");
+        assert_eq!(earliest_due(&changes, &spec), secs(0), "{spec:?}");
     }
-    assert_eq!(told(&changes, &Ask::queue(&bench.queue("other"))), None);
-    assert_eq!(told(&changes, &Ask::partition(&queue, "other")), None);
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&bench.queue("other"))), None);
+    assert_eq!(earliest_due(&changes, &ClaimSpec::partition(&queue, "other")), None);
 }
 
-/// A push to several queues and partitions tells of each; a duplicate makes nothing available.
-pub async fn a_push_tells_of_all_it_touched(bench: &Bench) {
+/// A push to several queues and partitions notifies each; a duplicate notifies none.
+pub async fn a_push_notifies_every_queue_and_partition(bench: &Bench) {
     let (one, two) = (bench.queue("one"), bench.queue("two"));
     let items = vec![item(&one, "x", "a"), item(&one, "y", "b"), item(&two, "z", "c")];
     let changes = bench.push_items(items).await.changes;
     for (queue, partition) in [(&one, "x"), (&one, "y"), (&two, "z")] {
-        assert_eq!(told(&changes, &Ask::partition(queue, partition)), secs(0));
+        assert_eq!(earliest_due(&changes, &ClaimSpec::partition(queue, partition)), secs(0));
     }
     let again = bench.push(&one, "x", &["a"]).await;
-    assert_eq!(told(&again.changes, &Ask::queue(&one)), None);
+    assert_eq!(earliest_due(&again.changes, &ClaimSpec::queue(&one)), None);
 }
 
-/// A delay or a window is in the time that is told.
-pub async fn a_push_tells_when_its_message_is_due(bench: &Bench) {
+/// The reported time includes the delay or the window.
+pub async fn a_push_reports_when_its_message_is_due(bench: &Bench) {
     for (name, delay_secs, window_secs, due) in
         [("delay", 30, 0, 30), ("window", 0, 20, 20), ("both", 10, 25, 25)]
     {
@@ -45,70 +45,70 @@ pub async fn a_push_tells_when_its_message_is_due(bench: &Bench) {
         let options = QueueOptions { delay_secs, window_secs, ..Default::default() };
         bench.configure(&queue, options).await;
         let changes = bench.push(&queue, "p", &["a"]).await.changes;
-        assert_eq!(told(&changes, &Ask::queue(&queue)), secs(due), "{name}");
+        assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), secs(due), "{name}");
     }
 }
 
-/// The end of a lease with more behind it tells its own group, at once.
-pub async fn the_end_of_a_lease_tells_what_is_behind_it(bench: &Bench) {
+/// The end of a lease notifies its own group, at once, if more messages follow.
+pub async fn the_end_of_a_lease_reports_the_messages_behind_it(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b", "c"]).await;
     let group = bench.group("g");
-    let ask = Ask::queue(&queue).group(&group);
-    let taken = bench.take(&ask.clone().batch(2)).await;
+    let spec = ClaimSpec::queue(&queue).group(&group);
+    let taken = bench.take(&spec.clone().batch(2)).await;
     let partial = bench.settled(&taken, "b", Verdict::Completed).await;
-    assert_eq!(told(&partial, &ask), None, "the lease still holds the partition");
+    assert_eq!(earliest_due(&partial, &spec), None, "the lease still holds the partition");
     let last = bench.settled(&taken, "a", Verdict::Completed).await;
-    assert_eq!(told(&last, &ask), secs(0));
-    assert_eq!(told(&last, &Ask::queue(&queue).group(&bench.group("other"))), None);
-    let taken = bench.take(&ask).await;
+    assert_eq!(earliest_due(&last, &spec), secs(0));
+    assert_eq!(earliest_due(&last, &ClaimSpec::queue(&queue).group(&bench.group("other"))), None);
+    let taken = bench.take(&spec).await;
     let nothing = bench.settled(&taken, "c", Verdict::Completed).await;
-    assert_eq!(told(&nothing, &ask), None, "nothing is left");
+    assert_eq!(earliest_due(&nothing, &spec), None, "nothing is left");
 }
 
-/// What was pushed during the lease counts as behind it.
-pub async fn the_end_of_a_lease_tells_what_was_pushed_meanwhile(bench: &Bench) {
+/// Messages that were pushed during the lease count as behind it.
+pub async fn the_end_of_a_lease_reports_messages_pushed_meanwhile(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.push(&queue, "p", &["b"]).await;
     let changes = bench.settled(&taken, "a", Verdict::Completed).await;
-    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), secs(0));
 }
 
-/// A failure tells when the retry is due; a retry is due at once.
-pub async fn a_failure_tells_when_its_retry_is_due(bench: &Bench) {
+/// A failure reports when the retry is due; with verdict retry that is at once.
+pub async fn a_failure_reports_when_its_retry_is_due(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { retry_delay_ms: 45_000, ..at_once() }).await;
     bench.push(&queue, "p", &["a"]).await;
-    let ask = Ask::queue(&queue);
-    let taken = bench.take(&ask).await;
-    assert_eq!(told(&bench.settled(&taken, "a", Verdict::Failed).await, &ask), secs(45));
+    let spec = ClaimSpec::queue(&queue);
+    let taken = bench.take(&spec).await;
+    assert_eq!(earliest_due(&bench.settled(&taken, "a", Verdict::Failed).await, &spec), secs(45));
     bench.advance(45).await;
-    let taken = bench.take(&ask).await;
-    assert_eq!(told(&bench.settled(&taken, "a", Verdict::Retry).await, &ask), secs(0));
-    let taken = bench.take(&ask).await;
-    assert_eq!(told(&bench.settled(&taken, "a", Verdict::DeadLetter).await, &ask), None);
+    let taken = bench.take(&spec).await;
+    assert_eq!(earliest_due(&bench.settled(&taken, "a", Verdict::Retry).await, &spec), secs(0));
+    let taken = bench.take(&spec).await;
+    assert_eq!(earliest_due(&bench.settled(&taken, "a", Verdict::DeadLetter).await, &spec), None);
 }
 
-/// A release tells at once.
-pub async fn a_release_tells_at_once(bench: &Bench) {
+/// A release notifies at once.
+pub async fn a_release_notifies_at_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
-    let ask = Ask::queue(&queue).group(&bench.group("g"));
-    let taken = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue).group(&bench.group("g"));
+    let taken = bench.take(&spec).await;
     let changes = bench.store.release(vec![taken.lease()]).await.expect("a lease is released");
-    assert_eq!(told(&changes, &ask), secs(0));
-    assert_eq!(told(&changes, &Ask::queue(&queue)), None);
+    assert_eq!(earliest_due(&changes, &spec), secs(0));
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), None);
     let stale = bench.store.release(vec![taken.lease()]).await.expect("a release is answered");
-    assert_eq!(told(&stale, &ask), None);
+    assert_eq!(earliest_due(&stale, &spec), None);
 }
 
-/// A transaction tells of its pushes and of the leases it ended; a refused one of nothing.
-pub async fn a_transaction_tells_of_both_sides(bench: &Bench) {
+/// A transaction reports its pushes and the leases it ended; a refused one reports nothing.
+pub async fn a_transaction_reports_pushes_and_settlements(bench: &Bench) {
     let (from, to) = (bench.queue("from"), bench.queue("to"));
     bench.push(&from, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&from)).await;
+    let taken = bench.take(&ClaimSpec::queue(&from)).await;
     let transact = |id| {
         let settles = vec![taken.item(id, Verdict::Completed)];
         let pushes = vec![item(&to, "p", "c")];
@@ -116,56 +116,57 @@ pub async fn a_transaction_tells_of_both_sides(bench: &Bench) {
         async { bench.store.transact(command).await.expect("it is answered").changes }
     };
     let refused = transact("unknown").await;
-    assert_eq!(told(&refused, &Ask::queue(&to)), None);
+    assert_eq!(earliest_due(&refused, &ClaimSpec::queue(&to)), None);
     let committed = transact("a").await;
-    assert_eq!(told(&committed, &Ask::queue(&to)), secs(0));
-    assert_eq!(told(&committed, &Ask::queue(&from)), secs(0));
+    assert_eq!(earliest_due(&committed, &ClaimSpec::queue(&to)), secs(0));
+    assert_eq!(earliest_due(&committed, &ClaimSpec::queue(&from)), secs(0));
 }
 
-/// Moving a group back tells it.
-pub async fn a_seek_tells_its_group(bench: &Bench) {
+/// Moving a group back notifies it.
+pub async fn a_seek_notifies_its_group(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
     let pushed_at = bench.now().await;
     bench.advance(5).await;
-    let ask = Ask::queue(&queue).group(&bench.group("g"));
-    bench.nothing(&ask.clone().subscribe(Subscription::New)).await;
+    let spec = ClaimSpec::queue(&queue).group(&bench.group("g"));
+    bench.nothing(&spec.clone().subscribe(Subscription::New)).await;
     let seek = Seek {
-        group: ask.line.group.clone(),
+        group: spec.line.group.clone(),
         queue: None,
         partition: None,
         to: SeekTo::Since(pushed_at),
     };
     let (_, changes) = bench.store.seek(seek).await.expect("a group is moved");
-    assert_eq!(told(&changes, &ask), secs(0));
-    assert_eq!(told(&changes, &Ask::queue(&queue)), None);
+    assert_eq!(earliest_due(&changes, &spec), secs(0));
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), None);
 }
 
-/// Whoever waits in a group that is forgotten is told, also where it had only subscribed.
-pub async fn a_deletion_tells_those_who_wait_in_its_group(bench: &Bench) {
+/// Waiters of a deleted group are notified, also in queues where the group had only subscribed.
+pub async fn deleting_a_group_notifies_its_waiters(bench: &Bench) {
     let (queue, to_come) = (bench.queue("q"), bench.queue("n.t"));
     bench.push(&queue, "p", &["a"]).await;
     let group = bench.group("g");
     let (namespace, _) = to_come.derived_scope();
-    let new = |ask: Ask| ask.group(&group).subscribe(Subscription::New);
+    let new = |spec: ClaimSpec| spec.group(&group).subscribe(Subscription::New);
     let waiting = [
-        new(Ask::queue(&queue)),
-        new(Ask::partition(&queue, "p")),
-        new(Ask::queue(&to_come)),
-        new(Ask::filter(namespace, None)),
+        new(ClaimSpec::queue(&queue)),
+        new(ClaimSpec::partition(&queue, "p")),
+        new(ClaimSpec::queue(&to_come)),
+        new(ClaimSpec::filter(namespace, None)),
     ];
-    for ask in &waiting {
-        bench.nothing(ask).await;
+    for spec in &waiting {
+        bench.nothing(spec).await;
     }
     let deleted = bench.store.delete_group(&group, Some(&queue)).await;
     let (_, changes) = deleted.expect("a group is deleted");
-    let told_of = |changes: &[_]| waiting.each_ref().map(|ask| told(changes, ask).is_some());
-    assert_eq!(told_of(&changes)[..3], [true, true, false], "{changes:?}");
-    assert_eq!(told(&changes, &Ask::queue(&queue)), None, "other groups are not");
+    let due_times =
+        |changes: &[_]| waiting.each_ref().map(|spec| earliest_due(changes, spec).is_some());
+    assert_eq!(due_times(&changes)[..3], [true, true, false], "{changes:?}");
+    assert_eq!(earliest_due(&changes, &ClaimSpec::queue(&queue)), None, "other groups are not");
     bench.nothing(&waiting[0]).await;
     let deleted = bench.store.delete_group(&group, None).await;
     let (_, changes) = deleted.expect("a group is deleted");
-    assert_eq!(told_of(&changes), [true; 4], "{changes:?}");
+    assert_eq!(due_times(&changes), [true; 4], "{changes:?}");
     let (_, again) = bench.store.delete_group(&group, None).await.expect("it is answered");
-    assert_eq!(again, [], "nobody was in it any more");
+    assert_eq!(again, [], "the group has no waiters any more");
 }

@@ -1,9 +1,9 @@
-//! Groups that nobody polls any more hold nothing up.
+//! Groups that are not polled any more do not hold anything up.
 
 use wakeline_core::{GroupName, QueueName, QueueOptions};
 use wakeline_store::{GroupDetail, Page};
 
-use super::{Ask, Bench, at_once, partition_name};
+use super::{Bench, ClaimSpec, at_once, partition_name};
 
 /// A group is idle after 400 s without a poll; one that never settled anything after 100 s.
 fn options() -> QueueOptions {
@@ -24,15 +24,15 @@ async fn queue(bench: &Bench) -> QueueName {
     queue
 }
 
-fn ask(bench: &Bench, queue: &QueueName, group: &str) -> Ask {
-    Ask::queue(queue).group(&bench.group(group)).batch(10)
+fn spec(bench: &Bench, queue: &QueueName, group: &str) -> ClaimSpec {
+    ClaimSpec::queue(queue).group(&bench.group(group)).batch(10)
 }
 
-/// What counts against the limits of the queue and of the partition `p`.
+/// Returns what counts against the limits of the queue and of the partition `p`.
 async fn lens(bench: &Bench, queue: &QueueName) -> (u64, u64) {
-    let room = bench.store.room(queue, &[partition_name("p")]).await.expect("it is read");
-    let room = room.expect("the queue exists");
-    (room.len, room.partition_lens[0])
+    let capacity = bench.store.capacity(queue, &[partition_name("p")]).await.expect("it is read");
+    let capacity = capacity.expect("the queue exists");
+    (capacity.len, capacity.partition_lens[0])
 }
 
 async fn detail(bench: &Bench, group: &GroupName) -> GroupDetail {
@@ -45,10 +45,10 @@ async fn idle_after(bench: &Bench, group: &GroupName) -> Option<u64> {
     idle_since.map(|since| polled_at.until(since).as_secs())
 }
 
-/// A group that polled once, of a misspelt name, stops counting against limits.
+/// A group that polled once, for example with a misspelt name, stops counting against limits.
 pub async fn an_idle_group_counts_against_no_limit(bench: &Bench) {
     let queue = queue(bench).await;
-    let (works, typo) = (ask(bench, &queue, "works"), ask(bench, &queue, "typo"));
+    let (works, typo) = (spec(bench, &queue, "works"), spec(bench, &queue, "typo"));
     bench.nothing(&works).await;
     bench.nothing(&typo).await;
     bench.push(&queue, "p", &["a", "b", "c"]).await;
@@ -61,21 +61,21 @@ pub async fn an_idle_group_counts_against_no_limit(bench: &Bench) {
     assert_eq!(idle_after(bench, &typo.line.group).await, Some(100));
     assert_eq!(lens(bench, &queue).await, (1, 1));
     let page = Page { limit: 10, offset: 0 };
-    let tally = bench.store.queue_tallies(Some(&queue), page).await.expect("it is counted");
-    assert_eq!(tally[0].tally.pending, 1);
-    let tallies = bench.store.partition_tallies(&queue, page).await.expect("it is counted");
-    assert_eq!(tallies.iter().map(|one| one.tally.pending).sum::<u64>(), 1);
+    let queues = bench.store.queue_counts(Some(&queue), page).await.expect("it is counted");
+    assert_eq!(queues[0].messages.pending, 1);
+    let partitions = bench.store.partition_counts(&queue, page).await.expect("it is counted");
+    assert_eq!(partitions.iter().map(|one| one.messages.pending).sum::<u64>(), 1);
     let depth = bench.store.depth(&queue, None, page).await.expect("it is counted");
     assert_eq!(depth.expect("the queue exists").len, 1);
     let depth = bench.store.depth(&queue, Some(&typo.line.group), page).await;
     assert_eq!(depth.expect("it is counted").expect("the queue exists").len, 4);
 }
 
-/// What the others have settled goes; what the idle group lost by that is counted, and it goes on
-/// with the oldest message that is stored.
+/// Retention removes what the other groups have settled. What the idle group lost is counted, and
+/// it continues with the oldest message that is stored.
 pub async fn an_idle_group_holds_no_completed_message_back(bench: &Bench) {
     let queue = queue(bench).await;
-    let (works, typo) = (ask(bench, &queue, "works"), ask(bench, &queue, "typo"));
+    let (works, typo) = (spec(bench, &queue, "works"), spec(bench, &queue, "typo"));
     bench.nothing(&typo).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     assert_eq!(bench.drain(&works).await, ["a", "b"]);
@@ -84,16 +84,17 @@ pub async fn an_idle_group_holds_no_completed_message_back(bench: &Bench) {
     assert_eq!(bench.housekeep().await.removed, 0);
     bench.advance(40).await;
     assert_eq!(bench.housekeep().await.removed, 2);
-    let losses = bench.store.losses(&queue).await.expect("losses are told");
+    let losses = bench.store.losses(&queue).await.expect("losses are read");
     assert_eq!((losses.expired, losses.evicted), (2, 0));
     assert_eq!(bench.drain(&typo).await, ["c"]);
     assert_eq!(idle_after(bench, &typo.line.group).await, None);
 }
 
-/// A group that is polled again before anything went continues where it was, and counts again.
+/// A group that is polled again before anything was removed continues where it was, and counts
+/// again.
 pub async fn a_poll_ends_idleness_and_the_group_continues(bench: &Bench) {
     let queue = queue(bench).await;
-    let (works, slow) = (ask(bench, &queue, "works"), ask(bench, &queue, "slow"));
+    let (works, slow) = (spec(bench, &queue, "works"), spec(bench, &queue, "slow"));
     bench.push(&queue, "p", &["a", "b"]).await;
     assert_eq!(bench.drain(&slow).await, ["a", "b"]);
     assert_eq!(bench.drain(&works).await, ["a", "b"]);
@@ -103,7 +104,7 @@ pub async fn a_poll_ends_idleness_and_the_group_continues(bench: &Bench) {
     bench.push(&queue, "p", &["c", "d"]).await;
     assert_eq!(bench.drain(&works).await, ["c", "d"]);
     assert_eq!(lens(bench, &queue).await, (0, 0));
-    let taken = bench.take(&ask(bench, &queue, "slow").batch(1)).await;
+    let taken = bench.take(&spec(bench, &queue, "slow").batch(1)).await;
     assert_eq!(taken.ids(), ["c"]);
     assert_eq!(lens(bench, &queue).await, (2, 2));
     assert_eq!(idle_after(bench, &slow.line.group).await, None);
@@ -114,12 +115,12 @@ pub async fn a_group_that_has_worked_may_pause_longer(bench: &Bench) {
     let queue = queue(bench).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     let took = bench.group("took");
-    bench.take(&ask(bench, &queue, "took").batch(1)).await;
+    bench.take(&spec(bench, &queue, "took").batch(1)).await;
     let settled = bench.group("settled");
-    let taken = bench.take(&ask(bench, &queue, "settled").batch(1)).await;
+    let taken = bench.take(&spec(bench, &queue, "settled").batch(1)).await;
     bench.complete(&taken).await;
     let at_once = bench.group("at-once");
-    bench.take(&ask(bench, &queue, "at-once").batch(1).auto_ack()).await;
+    bench.take(&spec(bench, &queue, "at-once").batch(1).auto_ack()).await;
     bench.advance(340).await;
     assert_eq!(idle_after(bench, &took).await, Some(100));
     assert_eq!(idle_after(bench, &settled).await, None);
@@ -128,11 +129,11 @@ pub async fn a_group_that_has_worked_may_pause_longer(bench: &Bench) {
     assert_eq!(idle_after(bench, &at_once).await, Some(400));
 }
 
-/// Whoever waits makes no claims, but is swept: that is polling.
+/// A waiter makes no claims, but it is swept, and that counts as polling.
 pub async fn a_waiter_that_is_swept_keeps_its_group_from_being_idle(bench: &Bench) {
     let queue = bench.queue("q");
     bench.configure(&queue, QueueOptions { group_idle_secs: 40_000, ..options() }).await;
-    let waits = ask(bench, &queue, "waits");
+    let waits = spec(bench, &queue, "waits");
     bench.nothing(&waits).await;
     let recorded = detail(bench, &waits.line.group).await.polled_at;
     // A poll is recorded again after a tenth of the time, which is 1,000 s.
@@ -148,14 +149,14 @@ pub async fn a_waiter_that_is_swept_keeps_its_group_from_being_idle(bench: &Benc
     assert!(recorded.until(polled_at).as_secs() >= 30_500);
 }
 
-/// A claim that finds nothing is a poll, in whatever way the queue was named.
+/// A claim that finds nothing counts as a poll, however it names the queue.
 pub async fn an_empty_claim_keeps_its_group_from_being_idle(bench: &Bench) {
     let queue = bench.queue("n.t");
     bench.configure(&queue, options()).await;
     let group = bench.group("g");
-    let filter = Ask::filter(Some(bench.namespace("n")), None);
-    for ask in [Ask::queue(&queue), Ask::partition(&queue, "no such"), filter] {
-        bench.nothing(&ask.group(&group)).await;
+    let filter = ClaimSpec::filter(Some(bench.namespace("n")), None);
+    for spec in [ClaimSpec::queue(&queue), ClaimSpec::partition(&queue, "no such"), filter] {
+        bench.nothing(&spec.group(&group)).await;
         bench.advance(60).await;
     }
     assert_eq!(idle_after(bench, &group).await, None);
@@ -163,13 +164,14 @@ pub async fn an_empty_claim_keeps_its_group_from_being_idle(bench: &Bench) {
     assert_eq!(idle_after(bench, &group).await, Some(100));
 }
 
-/// Idle groups give way to those that work. Where nobody works, nothing is lost.
+/// Idle groups are ignored only while another group is active. Where all groups are idle, nothing
+/// is removed.
 pub async fn where_every_group_is_idle_all_of_them_count(bench: &Bench) {
     let queue = queue(bench).await;
-    let (one, other) = (ask(bench, &queue, "one"), ask(bench, &queue, "other"));
+    let (one, other) = (spec(bench, &queue, "one"), spec(bench, &queue, "other"));
     bench.push(&queue, "p", &["a", "b"]).await;
     bench.drain(&one).await;
-    bench.take(&ask(bench, &queue, "other").batch(1)).await;
+    bench.take(&spec(bench, &queue, "other").batch(1)).await;
     bench.advance(10_000).await;
     assert_eq!(idle_after(bench, &one.line.group).await, Some(400));
     assert_eq!(lens(bench, &queue).await, (2, 2));
@@ -177,29 +179,29 @@ pub async fn where_every_group_is_idle_all_of_them_count(bench: &Bench) {
     assert_eq!(bench.drain(&other).await, ["a", "b"]);
 }
 
-/// After a time in which nobody polled, the first group that comes back takes nothing from the
-/// others, be it an old one or a new one.
+/// When all groups were idle, the first one that polls again costs the others nothing, whether it
+/// is an old or a new group.
 pub async fn the_first_group_that_comes_back_takes_nothing_from_the_others(bench: &Bench) {
     let queue = queue(bench).await;
-    let (one, other) = (ask(bench, &queue, "one"), ask(bench, &queue, "other"));
+    let (one, other) = (spec(bench, &queue, "one"), spec(bench, &queue, "other"));
     bench.push(&queue, "p", &["a", "b"]).await;
     bench.drain(&one).await;
-    bench.nothing(&Ask::partition(&queue, "none").group(&other.line.group)).await;
+    bench.nothing(&ClaimSpec::partition(&queue, "none").group(&other.line.group)).await;
     for first in ["one", "new"] {
         bench.advance(10_000).await;
-        bench.drain(&ask(bench, &queue, first)).await;
+        bench.drain(&spec(bench, &queue, first)).await;
         assert_eq!(idle_after(bench, &other.line.group).await, None);
         assert_eq!(bench.housekeep().await.removed, 0, "{first}");
     }
     assert_eq!(bench.drain(&other).await, ["a", "b"]);
 }
 
-/// What an idle group has under a live lease stays.
+/// Messages that an idle group holds under a live lease stay.
 pub async fn an_idle_group_keeps_what_it_has_leased(bench: &Bench) {
     let queue = queue(bench).await;
     bench.push(&queue, "p", &["a"]).await;
-    let slow = bench.take(&ask(bench, &queue, "slow")).await;
-    bench.drain(&ask(bench, &queue, "works")).await;
+    let slow = bench.take(&spec(bench, &queue, "slow")).await;
+    bench.drain(&spec(bench, &queue, "works")).await;
     bench.advance(200).await;
     assert_eq!(idle_after(bench, &bench.group("slow")).await, Some(100));
     assert_eq!(bench.housekeep().await.removed, 0);
@@ -207,10 +209,10 @@ pub async fn an_idle_group_keeps_what_it_has_leased(bench: &Bench) {
     assert_eq!(bench.housekeep().await.removed, 1);
 }
 
-/// With another `groupIdleSeconds` the time counts from the change on; 0 is never.
+/// After a change of `groupIdleSeconds` the new time counts from the change; 0 means never.
 pub async fn another_time_counts_from_the_change_on(bench: &Bench) {
     let queue = queue(bench).await;
-    let typo = ask(bench, &queue, "typo");
+    let typo = spec(bench, &queue, "typo");
     bench.nothing(&typo).await;
     bench.advance(150).await;
     bench.configure(&queue, QueueOptions { retry_limit: 1, ..options() }).await;

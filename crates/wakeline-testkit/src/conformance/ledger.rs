@@ -9,7 +9,7 @@ use wakeline_store::{
     DeliveryOutcome, GroupPartitionFilter, Intervention, LedgerEntry, MessageKey, Seek, SeekTo,
 };
 
-use super::{Ask, Bench, Taken};
+use super::{Bench, ClaimSpec, TakenBatch};
 
 async fn ledger(bench: &Bench, partition: PartitionId, id: &str) -> Vec<LedgerEntry> {
     let id = TransactionId::new(id).expect("a short id");
@@ -17,12 +17,12 @@ async fn ledger(bench: &Bench, partition: PartitionId, id: &str) -> Vec<LedgerEn
     found.expect("it is stored").ledger
 }
 
-async fn outcomes(bench: &Bench, taken: &Taken, id: &str) -> Vec<DeliveryOutcome> {
+async fn outcomes(bench: &Bench, taken: &TakenBatch, id: &str) -> Vec<DeliveryOutcome> {
     let entries = ledger(bench, taken.partition_id(), id).await;
     entries.iter().map(|entry| entry.outcome).collect()
 }
 
-/// Whatever is said of what was delivered, and whatever is not said: each delivery is there once.
+/// Every delivery has exactly one entry, however it was settled or whether it was settled at all.
 pub async fn the_ledger_adds_up(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { lease_secs: 10, retry_limit: 2, ..QueueOptions::default() };
@@ -32,7 +32,7 @@ pub async fn the_ledger_adds_up(bench: &Bench) {
     let mut delivered: BTreeMap<String, usize> = BTreeMap::new();
     let mut partition = None;
     for round in 0.. {
-        let Some(taken) = bench.try_take(&Ask::queue(&queue).batch(5)).await else { break };
+        let Some(taken) = bench.try_take(&ClaimSpec::queue(&queue).batch(5)).await else { break };
         partition = Some(taken.partition_id());
         for (n, id) in taken.ids().into_iter().enumerate() {
             let verdict = match (round + n) % 5 {
@@ -70,15 +70,16 @@ pub async fn the_ledger_adds_up(bench: &Bench) {
     assert!(!seen.contains(&Open));
 }
 
-/// To whom, on whose behalf, from when until when, together with what; as last extended.
-pub async fn an_entry_tells_who_when_and_how(bench: &Bench) {
+/// An entry shows the worker, the group, the begin, the end as last extended, and the size of the
+/// batch.
+pub async fn an_entry_shows_worker_times_and_outcome(bench: &Bench) {
     let (queue, group) = (bench.queue("q"), bench.group("g"));
     let options = QueueOptions { lease_secs: 10, ..QueueOptions::default() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a", "b", "c"]).await;
     let offered_at = bench.now().await;
-    let ask = Ask::queue(&queue).group(&group).batch(2).worker("w-1");
-    let taken = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue).group(&group).batch(2).worker("w-1");
+    let taken = bench.take(&spec).await;
     let open = LedgerEntry {
         offered_at,
         ended_at: None,
@@ -110,11 +111,11 @@ pub async fn an_entry_tells_who_when_and_how(bench: &Bench) {
     assert_eq!(ledger(bench, partition, "b").await, [failed]);
 }
 
-/// The lease itself goes on.
+/// A settled message shows its outcome while the lease of the others continues.
 pub async fn what_is_settled_shows_while_its_lease_is_live(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(4)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(4)).await;
     bench.settled(&taken, "b", Verdict::Completed).await;
     bench.settled(&taken, "c", Verdict::Retry).await;
     bench.settled(&taken, "d", Verdict::DeadLetter).await;
@@ -131,19 +132,20 @@ pub async fn what_is_settled_shows_while_its_lease_is_live(bench: &Bench) {
     }
 }
 
-/// Whether anybody has looked at its cursor since, or not; what was settled before stays so.
+/// An expired lease ended at its expiry, whether or not its cursor has been visited since; what was
+/// settled before stays settled.
 pub async fn a_lease_that_ran_out_ended_then(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { lease_secs: 10, ..QueueOptions::default() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     let over = bench.now().await.plus(Duration::from_secs(10));
     bench.settled(&taken, "a", Verdict::Completed).await;
     bench.advance(15).await;
     let before = ledger(bench, taken.partition_id(), "b").await;
     assert_eq!((before[0].outcome, before[0].ended_at), (Expired, Some(over)));
-    let again = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let again = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     assert_eq!(again.ids(), ["b"]);
     let after = ledger(bench, taken.partition_id(), "b").await;
     assert_eq!(after[..1], before);
@@ -151,12 +153,12 @@ pub async fn a_lease_that_ran_out_ended_then(bench: &Bench) {
     assert_eq!(outcomes(bench, &taken, "a").await, [Acked]);
 }
 
-/// Nobody held it.
+/// A message that was delivered with autoAck is recorded as acked.
 pub async fn what_is_settled_at_once_is_acked(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
     let now = bench.now().await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2).auto_ack().worker("w")).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2).auto_ack().worker("w")).await;
     let entries = ledger(bench, taken.partition_id(), "a").await;
     let [entry] = entries.as_slice() else { panic!("{entries:?}") };
     assert_eq!((entry.outcome, entry.messages), (Acked, 2));
@@ -164,42 +166,42 @@ pub async fn what_is_settled_at_once_is_acked(bench: &Bench) {
     assert_eq!(entry.worker.as_deref(), Some("w"));
 }
 
-/// What it holds is lost to it: released. What has run out by then has expired.
+/// Moving a group releases what it holds; leases that have run out by then have expired.
 pub async fn a_group_that_is_moved_lets_go(bench: &Bench) {
     let (queue, group) = (bench.queue("q"), bench.group("g"));
     let options = QueueOptions { lease_secs: 10, ..QueueOptions::default() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a"]).await;
     bench.push(&queue, "r", &["a"]).await;
-    let ask = |partition| Ask::partition(&queue, partition).group(&group);
-    let old = bench.take(&ask("p")).await;
+    let spec = |partition| ClaimSpec::partition(&queue, partition).group(&group);
+    let old = bench.take(&spec("p")).await;
     bench.advance(8).await;
-    let live = bench.take(&ask("r")).await;
+    let live = bench.take(&spec("r")).await;
     bench.advance(2).await;
     let seek = Seek { group: group.clone(), queue: None, partition: None, to: SeekTo::Beginning };
     bench.store.seek(seek).await.expect("a group is moved");
     assert_eq!(outcomes(bench, &old, "a").await, [Expired]);
     assert_eq!(outcomes(bench, &live, "a").await, [Released]);
     bench.advance(1).await;
-    bench.take(&ask("r")).await;
+    bench.take(&spec("r")).await;
     assert_eq!(outcomes(bench, &live, "a").await, [Released, Open]);
     bench.store.delete_group(&group, None).await.expect("a group is deleted");
     assert!(outcomes(bench, &live, "a").await.is_empty(), "with its group");
 }
 
-/// Its lease had run out: that is how the delivery ended.
+/// When a message is given up by hand after its lease expired, the delivery ended as expired.
 pub async fn what_is_given_up_after_its_lease_has_expired(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { lease_secs: 10, ..QueueOptions::default() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     bench.advance(10).await;
     for id in ["a", "b"] {
         let transaction_id = TransactionId::new(id).expect("a short id");
         let key = MessageKey { partition: taken.partition_id(), transaction_id };
         let group = &taken.group;
-        let bury = Intervention::Bury { error: None };
+        let bury = Intervention::GiveUp { error: None };
         bench.store.intervene(key, group, bury).await.expect("it is answered");
         for id in ["a", "b"] {
             assert_eq!(outcomes(bench, &taken, id).await, [Expired], "{id}");
@@ -207,7 +209,7 @@ pub async fn what_is_given_up_after_its_lease_has_expired(bench: &Bench) {
     }
 }
 
-/// A retry may be leased together with messages far behind it.
+/// A retry may be leased together with messages far behind it, and the ledger finds both.
 pub async fn a_scattered_lease_is_found(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions {
@@ -217,17 +219,17 @@ pub async fn a_scattered_lease_is_found(bench: &Bench) {
     };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["first"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "first", Verdict::Failed).await;
     for batch in 0..11 {
         let ids: Vec<String> = (0..1000).map(|n| format!("{batch}/{n}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         bench.push(&queue, "p", &ids).await;
     }
-    while bench.try_take(&Ask::queue(&queue).batch(5000).auto_ack()).await.is_some() {}
+    while bench.try_take(&ClaimSpec::queue(&queue).batch(5000).auto_ack()).await.is_some() {}
     bench.push(&queue, "p", &["last"]).await;
     bench.advance(5).await;
-    let both = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let both = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     assert_eq!(both.ids(), ["first", "last"]);
     bench.complete(&both).await;
     assert_eq!(outcomes(bench, &both, "first").await, [Failed, Acked]);
@@ -235,7 +237,8 @@ pub async fn a_scattered_lease_is_found(bench: &Bench) {
     assert_eq!(outcomes(bench, &both, "5/5").await, [Acked]);
 }
 
-/// Not longer, and not at all if it says so; leases that are out show all the same.
+/// Entries are kept for the time that the queue sets, or not at all; live leases are shown in any
+/// case.
 pub async fn entries_are_kept_for_as_long_as_the_queue_says(bench: &Bench) {
     let (queue, silent) = (bench.queue("q"), bench.queue("silent"));
     let options = |ledger_secs| QueueOptions { ledger_secs, ..QueueOptions::default() };
@@ -245,7 +248,7 @@ pub async fn entries_are_kept_for_as_long_as_the_queue_says(bench: &Bench) {
         bench.push(queue, "p", &["a"]).await;
     }
     let (kept, unkept) =
-        (bench.take(&Ask::queue(&queue)).await, bench.take(&Ask::queue(&silent)).await);
+        (bench.take(&ClaimSpec::queue(&queue)).await, bench.take(&ClaimSpec::queue(&silent)).await);
     assert_eq!(outcomes(bench, &unkept, "a").await, [Open]);
     bench.complete(&kept).await;
     bench.complete(&unkept).await;
@@ -259,11 +262,11 @@ pub async fn entries_are_kept_for_as_long_as_the_queue_says(bench: &Bench) {
     assert!(outcomes(bench, &kept, "a").await.is_empty());
 }
 
-/// Also after they gave it back.
-pub async fn a_partition_tells_who_took_from_it_last(bench: &Bench) {
+/// A partition shows its last consumer, also after that consumer released its lease.
+pub async fn a_partition_shows_its_last_consumer(bench: &Bench) {
     let (queue, group) = (bench.queue("q"), bench.group("g"));
     bench.push(&queue, "p", &["a", "b"]).await;
-    let ask = |worker| Ask::partition(&queue, "p").group(&group).worker(worker);
+    let spec = |worker| ClaimSpec::partition(&queue, "p").group(&group).worker(worker);
     let last = async || {
         let group = Some(group.clone());
         let filter = GroupPartitionFilter { group, limit: 10, ..GroupPartitionFilter::default() };
@@ -271,13 +274,13 @@ pub async fn a_partition_tells_who_took_from_it_last(bench: &Bench) {
         let one = listed.into_iter().find(|one| one.partition.as_str() == "p");
         one.map(|one| (one.taken_at, one.taken_by))
     };
-    let taken = bench.take(&ask("one")).await;
+    let taken = bench.take(&spec("one")).await;
     let at = bench.now().await;
     assert_eq!(last().await, Some((Some(at), Some("one".to_owned()))));
     bench.complete(&taken).await;
     bench.advance(1).await;
     assert_eq!(last().await, Some((Some(at), Some("one".to_owned()))));
-    bench.take(&ask("two").auto_ack()).await;
+    bench.take(&spec("two").auto_ack()).await;
     let at = bench.now().await;
     assert_eq!(last().await, Some((Some(at), Some("two".to_owned()))));
 }

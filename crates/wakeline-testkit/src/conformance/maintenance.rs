@@ -1,4 +1,4 @@
-//! Maintenance: pushes that are held back or refused, claims that pause.
+//! Maintenance mode: pushes that are held back or refused, and claims that are paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use wakeline_store::{
 };
 
 use super::schedule::{after, later, schedule};
-use super::{Ask, Bench, is_settled, item, secs};
+use super::{Bench, ClaimSpec, is_settled, item, secs};
 
 async fn pushes(bench: &Bench, gate: PushGate) {
     let set = SetMaintenance { pushes: Some(gate), ..SetMaintenance::default() };
@@ -27,14 +27,14 @@ async fn held(bench: &Bench) -> u64 {
     bench.store.held_messages().await.expect("they are counted")
 }
 
-/// Pushes; says of each message whether it is held back.
+/// Pushes; returns for each message whether it is held back.
 async fn push_held(bench: &Bench, queue: &QueueName, partition: &str, ids: &[&str]) -> Vec<bool> {
     let outcomes = bench.push(queue, partition, ids).await.outcomes;
     outcomes.iter().map(|outcome| matches!(outcome, PushOutcome::Held { .. })).collect()
 }
 
-/// What is given is set, what is not given stays; what stood before is told.
-pub async fn what_is_suspended_is_told(bench: &Bench) {
+/// Fields that are given are set, the others stay; the answer has the state before and after.
+pub async fn setting_maintenance_returns_the_state_before_and_after(bench: &Bench) {
     let set = async |pushes, pops_paused| {
         let done = bench.store.set_maintenance(SetMaintenance { pushes, pops_paused }).await;
         let done = done.expect("maintenance is set");
@@ -53,7 +53,8 @@ pub async fn what_is_suspended_is_told(bench: &Bench) {
     assert_eq!(set(Some(PushGate::Open), Some(false)).await, (refuse, open));
 }
 
-/// They are stored at once and come after the end, in their order, before what is pushed then.
+/// Held messages are stored at once. They are delivered after the end of the maintenance, in their
+/// order, before later pushes.
 pub async fn held_pushes_come_in_order_after_the_end(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
@@ -61,33 +62,33 @@ pub async fn held_pushes_come_in_order_after_the_end(bench: &Bench) {
     assert_eq!(push_held(bench, &queue, "p", &["b", "c"]).await, [true, true]);
     assert_eq!(push_held(bench, &queue, "r", &["x"]).await, [true]);
     assert_eq!(push_held(bench, &queue, "p", &["d"]).await, [true]);
-    let ask = Ask::queue(&queue).batch(10);
-    assert_eq!(bench.drain(&ask).await, ["a"], "what was there is delivered");
+    let spec = ClaimSpec::queue(&queue).batch(10);
+    assert_eq!(bench.drain(&spec).await, ["a"], "what was there is delivered");
     bench.advance(10).await;
-    assert_eq!((bench.nothing(&ask).await, bench.sweep(&ask).await), (None, None));
+    assert_eq!((bench.nothing(&spec).await, bench.sweep(&spec).await), (None, None));
     assert_eq!(held(bench).await, 4);
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.sweep(&ask).await, secs(0));
+    assert_eq!(bench.sweep(&spec).await, secs(0));
     assert_eq!(push_held(bench, &queue, "p", &["e"]).await, [false]);
-    let taken = bench.take(&Ask::partition(&queue, "p").batch(10)).await;
+    let taken = bench.take(&ClaimSpec::partition(&queue, "p").batch(10)).await;
     assert_eq!(taken.ids(), ["b", "c", "d", "e"]);
     assert_eq!(taken.offsets(), [1, 2, 3, 4]);
-    assert_eq!(bench.drain(&ask).await, ["x"]);
+    assert_eq!(bench.drain(&spec).await, ["x"]);
     assert_eq!(held(bench).await, 0);
 }
 
-/// A queue and a partition that are made meanwhile are held back as well.
+/// Pushes that create a queue or a partition are held back as well.
 pub async fn a_queue_that_is_made_meanwhile_is_held_back(bench: &Bench) {
     pushes(bench, PushGate::Hold).await;
     let queue = bench.queue("new");
     assert_eq!(push_held(bench, &queue, "p", &["a"]).await, [true]);
-    let ask = Ask::queue(&queue);
-    assert_eq!(bench.nothing(&ask).await, None);
+    let spec = ClaimSpec::queue(&queue);
+    assert_eq!(bench.nothing(&spec).await, None);
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.drain(&ask).await, ["a"]);
+    assert_eq!(bench.drain(&spec).await, ["a"]);
 }
 
-/// Ids are compared with what came before, with what is held back, and after the end with both.
+/// Transaction ids are compared with earlier messages, with held ones, and after the end with both.
 pub async fn transaction_ids_count_across_a_maintenance(bench: &Bench) {
     let queue = bench.queue("q");
     let before = item(&queue, "p", "before");
@@ -104,13 +105,14 @@ pub async fn transaction_ids_count_across_a_maintenance(bench: &Bench) {
     assert_eq!(held(bench).await, 1);
     pushes(bench, PushGate::Open).await;
     assert_eq!(repeated().await, [ids.0, ids.1]);
-    let ask = Ask::queue(&queue).batch(10);
-    assert_eq!(bench.drain(&ask).await, ["before", "during"]);
+    let spec = ClaimSpec::queue(&queue).batch(10);
+    assert_eq!(bench.drain(&spec).await, ["before", "during"]);
     assert_eq!(repeated().await, [ids.0, ids.1]);
-    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(bench.nothing(&spec).await, None);
 }
 
-/// What became due meanwhile comes in the order of that, among what was pushed.
+/// Scheduled messages that become due during the maintenance keep their place among the pushed
+/// ones.
 pub async fn what_is_due_is_held_back_too(bench: &Bench) {
     let queue = bench.queue("q");
     schedule(bench, vec![later(item(&queue, "p", "due"), after(5))]).await;
@@ -118,18 +120,18 @@ pub async fn what_is_due_is_held_back_too(bench: &Bench) {
     bench.push(&queue, "p", &["early"]).await;
     bench.advance(10).await;
     bench.push(&queue, "p", &["late"]).await;
-    let ask = Ask::queue(&queue).batch(10);
-    assert_eq!((bench.nothing(&ask).await, bench.sweep(&ask).await), (None, None));
+    let spec = ClaimSpec::queue(&queue).batch(10);
+    assert_eq!((bench.nothing(&spec).await, bench.sweep(&spec).await), (None, None));
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.drain(&ask).await, ["early", "due", "late"]);
+    assert_eq!(bench.drain(&spec).await, ["early", "due", "late"]);
 }
 
 /// The pushes of a transaction are held back, its settlements are not.
 pub async fn a_transaction_settles_and_its_pushes_are_held_back(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
-    let ask = Ask::queue(&queue).batch(10);
-    let taken = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue).batch(10);
+    let taken = bench.take(&spec).await;
     pushes(bench, PushGate::Hold).await;
     let command = TransactCommand {
         pushes: vec![item(&queue, "p", "b")],
@@ -140,17 +142,17 @@ pub async fn a_transaction_settles_and_its_pushes_are_held_back(bench: &Bench) {
     let TransactOutcome::Committed(done) = reply.outcome else { panic!("{reply:?}") };
     assert!(matches!(done.pushes[0], PushOutcome::Held { .. }), "{done:?}");
     assert!(is_settled(&done.settles[0]), "{done:?}");
-    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(bench.nothing(&spec).await, None);
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.drain(&ask).await, ["b"]);
+    assert_eq!(bench.drain(&spec).await, ["b"]);
 }
 
-/// Whatever producers send is refused, and leaves nothing; settlements go on.
+/// In refuse mode every kind of push is refused and leaves nothing behind; settlements continue.
 pub async fn refused_pushes_leave_nothing(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    let ask = Ask::queue(&queue);
-    let taken = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue);
+    let taken = bench.take(&spec).await;
     pushes(bench, PushGate::Refuse).await;
     let refused = |result: Result<(), StoreError>| {
         assert!(matches!(result, Err(StoreError::Maintenance { .. })), "{result:?}");
@@ -164,7 +166,7 @@ pub async fn refused_pushes_leave_nothing(bench: &Bench) {
     let settles = vec![taken.item("a", Verdict::Completed)];
     transact(TransactCommand { settles, ..Default::default() }).await.expect("it is settled");
     assert_eq!(held(bench).await, 0);
-    assert_eq!(bench.drain(&ask).await, ["b"]);
+    assert_eq!(bench.drain(&spec).await, ["b"]);
     let fresh = bench.queue("fresh");
     for (queue, partition) in [(&fresh, "p"), (&queue, "fresh")] {
         refused(bench.store.push(vec![item(queue, partition, "f")]).await.map(drop));
@@ -173,36 +175,37 @@ pub async fn refused_pushes_leave_nothing(bench: &Bench) {
         let schedules = vec![later(item(queue, partition, "h"), after(5))];
         refused(transact(TransactCommand { schedules, ..Default::default() }).await);
     }
-    assert!(bench.store.queue(&fresh).await.expect("it is read").is_none(), "nor a queue");
+    assert!(bench.store.queue(&fresh).await.expect("it is read").is_none(), "no queue is created");
     let page = Page { limit: 10, offset: 0 };
     let made = bench.store.partitions(Some(&queue), page).await.expect("they are listed");
     let made: Vec<_> = made.iter().map(|detail| detail.partition.as_str()).collect();
-    assert!(!made.contains(&"fresh"), "nor a partition: {made:?}");
+    assert!(!made.contains(&"fresh"), "no partition is created: {made:?}");
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(bench.nothing(&spec).await, None);
     assert_eq!(push_held(bench, &queue, "p", &["c"]).await, [false], "its id is free");
 }
 
-/// The server's own pushes are held back where producers are refused.
+/// In refuse mode the server's own pushes are held back.
 pub async fn redrives_are_held_back_where_producers_are_refused(bench: &Bench) {
     let (queue, other) = (bench.queue("q"), bench.queue("other"));
     bench.push(&queue, "p", &["a"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::DeadLetter).await;
     pushes(bench, PushGate::Refuse).await;
     let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
     let (id, to_queue) = (RedriveId::generate(), Some(other.clone()));
     let redrive = Redrive { id, filter, to_queue, rate: None };
     bench.store.start_redrive(redrive).await.expect("a job is started");
-    while bench.store.do_queue_chores(10).await.expect("done").next_due == secs(0) {}
-    let ask = Ask::queue(&other);
-    assert_eq!(bench.nothing(&ask).await, None);
+    while bench.store.run_queue_background(10).await.expect("done").next_due == secs(0) {}
+    let spec = ClaimSpec::queue(&other);
+    assert_eq!(bench.nothing(&spec).await, None);
     assert_eq!((held(bench).await, bench.dead_ids(&queue).await.len()), (1, 0));
     pushes(bench, PushGate::Open).await;
-    assert_eq!(bench.take(&ask).await.messages().len(), 1);
+    assert_eq!(bench.take(&spec).await.messages().len(), 1);
 }
 
-/// Whoever asks gets what was held back its offsets, but not before the end.
+/// Releasing gives held messages their offsets in pieces, but not before the end of the
+/// maintenance.
 pub async fn what_was_held_back_is_released_in_pieces(bench: &Bench) {
     let queue = bench.queue("q");
     pushes(bench, PushGate::Hold).await;
@@ -219,60 +222,62 @@ pub async fn what_was_held_back_is_released_in_pieces(bench: &Bench) {
         }
     }
     assert_eq!((released, held(bench).await), (3, 0));
-    assert_eq!(bench.drain(&Ask::partition(&queue, "p").batch(10)).await, ["a", "b"]);
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["c"]);
+    assert_eq!(bench.drain(&ClaimSpec::partition(&queue, "p").batch(10)).await, ["a", "b"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["c"]);
 }
 
-/// Nobody gets anything, and is told so; who has something may finish it.
+/// Paused claims get nothing and say that they are paused; leased messages can still be settled.
 pub async fn paused_claims_get_nothing_and_leases_live_on(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
     bench.push(&queue, "r", &["c"]).await;
-    let taken = bench.take(&Ask::partition(&queue, "p")).await;
+    let taken = bench.take(&ClaimSpec::partition(&queue, "p")).await;
     pause(bench, true).await;
-    let ask = Ask::queue(&queue);
-    let outcome = bench.claim(vec![ask.line_claim(2)]).await.remove(0);
-    assert!(outcome.paused && outcome.grants.iter().all(Option::is_none), "{outcome:?}");
+    let spec = ClaimSpec::queue(&queue);
+    let outcome = bench.claim(vec![spec.line_claim(2)]).await.remove(0);
+    assert!(outcome.paused && outcome.results.iter().all(Option::is_none), "{outcome:?}");
     assert_eq!(outcome.next_due, None);
-    let unknown = bench.claim(vec![Ask::queue(&bench.queue("none")).line_claim(1)]).await.remove(0);
+    let unknown =
+        bench.claim(vec![ClaimSpec::queue(&bench.queue("none")).line_claim(1)]).await.remove(0);
     assert!(unknown.paused, "{unknown:?}");
     let extension = bench.store.extend(taken.lease(), Duration::from_secs(500)).await;
     assert_eq!(extension.expect("it is extended").held.len(), 1);
     bench.settled(&taken, "a", Verdict::Completed).await;
     bench.push(&queue, "r", &["d"]).await;
     pause(bench, false).await;
-    assert_eq!(bench.drain(&Ask::partition(&queue, "p")).await, ["b"]);
-    let outcome = bench.claim(vec![ask.batch(10).line_claim(1)]).await.remove(0);
-    assert!(!outcome.paused && outcome.grants[0].is_some(), "{outcome:?}");
+    assert_eq!(bench.drain(&ClaimSpec::partition(&queue, "p")).await, ["b"]);
+    let outcome = bench.claim(vec![spec.batch(10).line_claim(1)]).await.remove(0);
+    assert!(!outcome.paused && outcome.results[0].is_some(), "{outcome:?}");
 }
 
-/// A group begins with its first poll, even if that gets nothing.
+/// A group begins with its first poll, even if that poll gets nothing.
 pub async fn a_group_begins_during_a_pause(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["old"]).await;
     pause(bench, true).await;
-    let ask = Ask::queue(&queue).group(&bench.group("g")).subscribe(Subscription::New);
-    bench.nothing(&ask).await;
+    let spec = ClaimSpec::queue(&queue).group(&bench.group("g")).subscribe(Subscription::New);
+    bench.nothing(&spec).await;
     bench.push(&queue, "p", &["new"]).await;
     pause(bench, false).await;
-    assert_eq!(bench.drain(&ask).await, ["new"]);
+    assert_eq!(bench.drain(&spec).await, ["new"]);
 }
 
-/// A claim of unknown outcome finds by its token what it has, also during a pause.
+/// A repeated claim finds the lease of its token, also during a pause.
 pub async fn a_claim_that_is_repeated_in_a_pause_finds_its_lease(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
     bench.push(&queue, "r", &["b"]).await;
     let token = wakeline_core::LeaseToken::generate();
-    let ask = Ask::queue(&queue).token(token);
-    let first = bench.take(&ask).await;
+    let spec = ClaimSpec::queue(&queue).token(token);
+    let first = bench.take(&spec).await;
     pause(bench, true).await;
-    let again = bench.take(&ask).await;
+    let again = bench.take(&spec).await;
     assert_eq!((again.ids(), again.lease()), (first.ids(), first.lease()));
-    bench.nothing(&Ask::queue(&queue)).await;
+    bench.nothing(&ClaimSpec::queue(&queue)).await;
 }
 
-/// Whatever way each push went, every producer's messages come in its order, none twice.
+/// While maintenance is switched on and off, each producer's messages come in order and none comes
+/// twice.
 pub async fn order_holds_while_pushes_race_with_switches(bench: &Bench) {
     const EACH: usize = 60;
     let queue = bench.queue("q");
@@ -297,9 +302,9 @@ pub async fn order_holds_while_pushes_race_with_switches(bench: &Bench) {
         producer.await.expect("no panic");
     }
     pushes(bench, PushGate::Open).await;
-    let mut ids = bench.drain(&Ask::queue(&queue).batch(1000)).await;
+    let mut ids = bench.drain(&ClaimSpec::queue(&queue).batch(1000)).await;
     let number = |id: &String| id.split_once('-').and_then(|(_, n)| n.parse::<usize>().ok());
-    // Stable: each producer's messages keep the order in which they came.
+    // The sort is stable, so each producer's messages keep the order in which they came.
     ids.sort_by_key(|id| id.split_once('-').map(|(producer, _)| producer.to_owned()));
     let numbers: Vec<_> = ids.iter().filter_map(number).collect();
     let expected: Vec<usize> = (0..4).flat_map(|_| 0..EACH).collect();

@@ -1,16 +1,16 @@
-//! One wrong request among nine that share its call: the nine are untouched.
+//! One invalid request among ten that share a call: the nine others are unaffected.
 
 use futures_util::future::join_all;
 use wakeline_core::{LeaseToken, PartitionId, Subscription, Timestamp, Verdict};
 use wakeline_store::{PushItem, SettleItem};
 
-use super::{Ask, Bench, is_settled, item};
+use super::{Bench, ClaimSpec, is_settled, item};
 
-/// How many requests share a call, and which of them is wrong.
 const CALLS: usize = 10;
 const WRONG: usize = 5;
 
-/// A line that subscribes from the future is refused; the other lines of the claim are served.
+/// A line whose subscription begins in the future is refused; the other lines of the claim are
+/// served.
 pub async fn a_wrong_line_is_refused_alone(bench: &Bench) {
     let future = Subscription::From(Timestamp(bench.now().await.0 + 60_000_000));
     let queues: Vec<_> = (0..CALLS).map(|n| bench.queue(&format!("q{n}"))).collect();
@@ -18,20 +18,20 @@ pub async fn a_wrong_line_is_refused_alone(bench: &Bench) {
         bench.push(queue, "p", &["a"]).await;
     }
     let group = bench.group("g");
-    let ask = |n: usize| {
-        let ask = Ask::queue(&queues[n]).group(&group);
-        if n == WRONG { ask.subscribe(future) } else { ask }
+    let spec = |n: usize| {
+        let spec = ClaimSpec::queue(&queues[n]).group(&group);
+        if n == WRONG { spec.subscribe(future) } else { spec }
     };
-    let outcomes = bench.claim((0..CALLS).map(|n| ask(n).line_claim(2)).collect()).await;
+    let outcomes = bench.claim((0..CALLS).map(|n| spec(n).line_claim(2)).collect()).await;
     for (n, outcome) in outcomes.iter().enumerate() {
         let field = outcome.refused.as_ref().map(|refused| refused.field);
         assert_eq!(field, (n == WRONG).then_some("subscriptionFrom"), "line {n}");
-        assert_eq!(outcome.grants[0].is_some(), n != WRONG, "line {n}");
+        assert_eq!(outcome.results[0].is_some(), n != WRONG, "line {n}");
     }
-    assert_eq!(bench.drain(&Ask::queue(&queues[WRONG]).group(&group)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queues[WRONG]).group(&group)).await, ["a"]);
 }
 
-/// So are claims that wait for the same call.
+/// An invalid claim does not affect other claims that share the same call.
 pub async fn a_wrong_claim_leaves_its_neighbours_untouched(bench: &Bench) {
     let queue = bench.queue("q");
     let future = Subscription::From(Timestamp(bench.now().await.0 + 60_000_000));
@@ -39,23 +39,23 @@ pub async fn a_wrong_claim_leaves_its_neighbours_untouched(bench: &Bench) {
         bench.push(&queue, &format!("p{n}"), &["a"]).await;
     }
     let claims = (0..CALLS).map(|n| {
-        let ask = Ask::partition(&queue, &format!("p{n}"));
-        let ask = if n == WRONG { ask.subscribe(future) } else { ask };
+        let spec = ClaimSpec::partition(&queue, &format!("p{n}"));
+        let spec = if n == WRONG { spec.subscribe(future) } else { spec };
         let store = bench.store.clone();
-        tokio::spawn(async move { store.claim(vec![ask.line_claim(1)]).await })
+        tokio::spawn(async move { store.claim(vec![spec.line_claim(1)]).await })
     });
     for (n, outcomes) in join_all(claims).await.into_iter().enumerate() {
         let outcomes = outcomes.expect("no claim panics").expect("it is answered");
-        let (served, refused) = (outcomes[0].grants[0].is_some(), outcomes[0].refused.is_some());
+        let (served, refused) = (outcomes[0].results[0].is_some(), outcomes[0].refused.is_some());
         assert_eq!((served, refused), (n != WRONG, n == WRONG), "claim {n}");
     }
 }
 
-/// A push that a store cannot keep fails alone, whatever else is written with it.
+/// A push that the store cannot keep fails alone; pushes written in the same call are stored.
 pub async fn a_wrong_push_leaves_its_neighbours_untouched(bench: &Bench) {
     let queue = bench.queue("q");
     let pushes = (0..CALLS).map(|n| {
-        // Not every store can keep this character.
+        // PostgreSQL cannot store this character, SQLite can.
         let producer = (n == WRONG).then(|| "a\0b".to_owned());
         let item = PushItem { producer, ..item(&queue, "p", &n.to_string()) };
         let store = bench.store.clone();
@@ -68,7 +68,7 @@ pub async fn a_wrong_push_leaves_its_neighbours_untouched(bench: &Bench) {
             Err(error) => assert_eq!((n, error.is_transient()), (WRONG, false), "{error}"),
         }
     }
-    let mut found = bench.drain(&Ask::queue(&queue).batch(100)).await;
+    let mut found = bench.drain(&ClaimSpec::queue(&queue).batch(100)).await;
     found.sort();
     assert_eq!(found, stored, "each is stored once");
 }
@@ -80,7 +80,7 @@ pub async fn a_wrong_settlement_leaves_its_neighbours_untouched(bench: &Bench) {
     for n in 0..CALLS {
         let partition = format!("p{n}");
         bench.push(&queue, &partition, &["a"]).await;
-        let taken = bench.take(&Ask::partition(&queue, &partition)).await;
+        let taken = bench.take(&ClaimSpec::partition(&queue, &partition)).await;
         items.push(taken.item("a", Verdict::Failed));
     }
     items[WRONG] = SettleItem {

@@ -1,12 +1,12 @@
-//! What goes in comes out, byte by byte, under any name.
+//! Payloads and names come back byte for byte.
 
 use bytes::Bytes;
 use wakeline_core::{GroupName, PartitionName, QueueName, Subscription, TransactionId, Verdict};
 use wakeline_store::PushItem;
 
-use super::{Ask, Bench, item};
+use super::{Bench, ClaimSpec, item};
 
-/// JSON text is kept as it was written: no value is read and written again.
+/// JSON text is kept as it was written; no value is parsed and serialized again.
 pub async fn payloads_come_back_identical(bench: &Bench) {
     let queue = bench.queue("q");
     let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
@@ -27,12 +27,12 @@ pub async fn payloads_come_back_identical(bench: &Bench) {
         })
         .collect();
     bench.push_items(items).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(100)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(100)).await;
     let read: Vec<_> = taken.messages().iter().map(|message| message.payload.clone()).collect();
     assert!(read == payloads, "some of the payloads changed");
 }
 
-/// A megabyte is kept, between small ones, and as a dead letter too.
+/// A payload of a megabyte is kept, between small ones and in a dead letter.
 pub async fn large_payloads_come_back_identical(bench: &Bench) {
     let queue = bench.queue("q");
     let text: String = (0..1_000_000_u32).map(|n| char::from(b'a' + (n * 7 % 26) as u8)).collect();
@@ -43,14 +43,14 @@ pub async fn large_payloads_come_back_identical(bench: &Bench) {
         item(&queue, "p", "after"),
     ];
     bench.push_items(items).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(3)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(3)).await;
     assert!(taken.messages()[1].payload == large, "the large payload changed");
     assert_eq!(taken.messages()[2].payload, "\"after\"");
     bench.settled(&taken, "large", Verdict::DeadLetter).await;
     assert!(bench.dead_letters(&queue).await[0].payload == large, "the dead letter changed");
 }
 
-/// Names are compared by their bytes; whatever is valid is kept apart and comes back.
+/// Names are compared by their bytes; all valid names are distinct and come back unchanged.
 pub async fn odd_names_are_kept_apart(bench: &Bench) {
     let long = "x".repeat(200);
     let odd = [
@@ -82,20 +82,20 @@ pub async fn odd_names_are_kept_apart(bench: &Bench) {
     }
     for name in odd {
         let group = GroupName::new(format!("{name}{}", bench.group("g"))).expect("a valid name");
-        let ask = Ask::partition(&queue, name).group(&group);
-        let taken = bench.take(&ask).await;
+        let spec = ClaimSpec::partition(&queue, name).group(&group);
+        let taken = bench.take(&spec).await;
         assert_eq!((taken.ids(), taken.partitions()), (vec![name.into()], vec![name.into()]));
         bench.complete(&taken).await;
-        bench.nothing(&ask.subscribe(Subscription::All)).await;
+        bench.nothing(&spec.subscribe(Subscription::All)).await;
         let listed = bench.store.groups(Some(&group)).await.expect("groups are listed");
         assert_eq!(listed.len(), 1, "{name:?}");
     }
     let (namespace, task) = queue.derived_scope();
-    let all = Ask::filter(namespace, task).batch(100).partitions(100);
+    let all = ClaimSpec::filter(namespace, task).batch(100).partitions(100);
     assert_eq!(bench.drain(&all).await.len(), odd.len());
 }
 
-/// Queues whose names differ only in odd ways are different queues.
+/// Queues whose names differ only in unusual characters are different queues.
 pub async fn odd_queue_names_are_kept_apart(bench: &Bench) {
     let names: Vec<QueueName> =
         ["q", "Q", "q ", "q:p", "q%", "\u{fc}", "u\u{308}"].map(|name| bench.queue(name)).into();
@@ -103,7 +103,7 @@ pub async fn odd_queue_names_are_kept_apart(bench: &Bench) {
         bench.push(queue, "p", &[&n.to_string()]).await;
     }
     for (n, queue) in names.iter().enumerate() {
-        assert_eq!(bench.drain(&Ask::queue(queue)).await, [n.to_string()]);
+        assert_eq!(bench.drain(&ClaimSpec::queue(queue)).await, [n.to_string()]);
     }
     let longest = "y".repeat(wakeline_core::NAME_BYTES_MAX);
     let push = PushItem {
@@ -112,5 +112,5 @@ pub async fn odd_queue_names_are_kept_apart(bench: &Bench) {
         ..item(&names[0], "p", "x")
     };
     bench.push_items(vec![push]).await;
-    assert_eq!(bench.drain(&Ask::queue(&names[0])).await, [longest]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&names[0])).await, [longest]);
 }

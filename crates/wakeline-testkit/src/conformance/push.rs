@@ -1,18 +1,18 @@
-//! Pushing: ids, offsets, order.
+//! Pushes: ids, offsets and order.
 
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_store::{PushItem, PushOutcome};
 
-use super::{Ask, Bench, item};
+use super::{Bench, ClaimSpec, item};
 
-/// The answer names the ids that were sent; consumers see the same, in the same order.
+/// The answer has the ids that were sent; consumers get the same ids in the same order.
 pub async fn messages_keep_their_ids_and_their_order(bench: &Bench) {
     let queue = bench.queue("q");
     let items: Vec<_> = ["c", "a", "b"].iter().map(|id| item(&queue, "p", id)).collect();
     let sent: Vec<_> = items.iter().map(|item| item.id).collect();
     let reply = bench.push_items(items).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10)).await;
     let seen: Vec<_> = taken.messages().iter().map(|message| message.id).collect();
     assert_eq!(seen, sent);
     assert_eq!(taken.ids(), ["c", "a", "b"]);
@@ -21,7 +21,7 @@ pub async fn messages_keep_their_ids_and_their_order(bench: &Bench) {
     }
 }
 
-/// Each partition counts its own messages from 0, over batches of any size.
+/// Each partition counts its own messages from 0, for pushes of any size.
 pub async fn offsets_have_no_gaps_and_begin_at_zero(bench: &Bench) {
     let queue = bench.queue("q");
     let mut pushed = 0_i64;
@@ -33,7 +33,8 @@ pub async fn offsets_have_no_gaps_and_begin_at_zero(bench: &Bench) {
         pushed += size;
     }
     let mut seen = 0;
-    while let Some(taken) = bench.try_take(&Ask::partition(&queue, "p").batch(70).auto_ack()).await
+    while let Some(taken) =
+        bench.try_take(&ClaimSpec::partition(&queue, "p").batch(70).auto_ack()).await
     {
         for message in taken.messages() {
             assert_eq!(message.offset, seen);
@@ -43,12 +44,12 @@ pub async fn offsets_have_no_gaps_and_begin_at_zero(bench: &Bench) {
     }
     assert_eq!(seen, pushed);
     // "x" was a duplicate from the second time on, and so was the second "1".
-    let other = bench.take(&Ask::partition(&queue, "other").batch(100)).await;
+    let other = bench.take(&ClaimSpec::partition(&queue, "other").batch(100)).await;
     assert_eq!(other.ids(), ["1", "x", "2", "99", "100", "101", "250"]);
     assert_eq!(other.offsets(), [0, 1, 2, 3, 4, 5, 6]);
 }
 
-/// Items of one call and partition keep their order, however they are mixed.
+/// Items of one call and partition keep their order, however the items are mixed.
 pub async fn one_call_may_push_to_many_queues_and_partitions(bench: &Bench) {
     let (one, two) = (bench.queue("one"), bench.queue("two"));
     let items = (0..40)
@@ -60,8 +61,8 @@ pub async fn one_call_may_push_to_many_queues_and_partitions(bench: &Bench) {
     let reply = bench.push_items(items).await;
     for (queue, first) in [(&one, 0), (&two, 1)] {
         for n in 0..5 {
-            let ask = Ask::partition(queue, &format!("p{n}")).batch(100);
-            let taken = bench.take(&ask).await;
+            let spec = ClaimSpec::partition(queue, &format!("p{n}")).batch(100);
+            let taken = bench.take(&spec).await;
             let expected: Vec<_> = (0..40).filter(|i| i % 2 == first && i % 5 == n).collect();
             let texts: Vec<_> = expected.iter().map(ToString::to_string).collect();
             assert_eq!(taken.ids(), texts);
@@ -75,25 +76,25 @@ pub async fn one_call_may_push_to_many_queues_and_partitions(bench: &Bench) {
     }
 }
 
-/// A push of nothing is answered.
+/// An empty push gets an empty answer.
 pub async fn an_empty_push_is_answered_with_nothing(bench: &Bench) {
     let reply = bench.push_items(Vec::new()).await;
     assert!(reply.changes.is_empty());
 }
 
-/// Later offsets are never older, and the stamps follow the clock.
+/// Within a partition later offsets are never older, and timestamps follow the clock.
 pub async fn created_at_never_runs_backwards_within_a_partition(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
     bench.advance_ms(1_500).await;
     bench.push(&queue, "p", &["c"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10)).await;
     let stamps: Vec<_> = taken.messages().iter().map(|message| message.created_at.0).collect();
     assert_eq!(stamps[0], stamps[1]);
     assert_eq!(stamps[2] - stamps[1], 1_500_000);
 }
 
-/// What came with a message goes out with it.
+/// A message is delivered with the trace id, producer and payload of its push.
 pub async fn a_message_keeps_trace_producer_and_payload(bench: &Bench) {
     let queue = bench.queue("q");
     let trace_id = Some(Uuid::new_v4());
@@ -104,7 +105,7 @@ pub async fn a_message_keeps_trace_producer_and_payload(bench: &Bench) {
         ..item(&queue, "p", "full")
     };
     bench.push_items(vec![full, item(&queue, "p", "bare")]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     let messages = taken.messages();
     assert_eq!(messages[0].trace_id, trace_id);
     assert_eq!(messages[0].producer.as_deref(), Some("ünïque 'producer'"));

@@ -1,7 +1,7 @@
-//! How a rule becomes a test; and the rules of what is recorded of messages, traces and the ledger,
-//! and of messages that are deleted.
+//! The macro that turns rules into tests, and the list of rules for deleted messages, traces and
+//! the ledger.
 
-/// Makes tests of the rules of one module.
+/// Makes a test of every rule of one module.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_module {
@@ -17,10 +17,10 @@ macro_rules! conformance_module {
     };
     ([$($fixture:tt)*]; $module:ident; $($rule:ident),* $(,)?) => {
         mod $module {
-            #[allow(unused_imports, reason = "a fixture may be named by its full path")]
+            #[allow(unused_imports, reason = "the fixture expression may be a full path")]
             use super::*;
 
-            fn hold_to(rule: $crate::conformance::Rule) {
+            fn hold_to(rule: $crate::conformance::QueueRule) {
                 $crate::rules::block_on(async {
                     let fixture = Box::new($($fixture)*);
                     $crate::conformance::hold_to(fixture, rule).await;
@@ -37,7 +37,7 @@ macro_rules! conformance_module {
     };
 }
 
-/// Makes a test of each of these rules; part of the whole suite.
+/// Makes a test of every rule for deleted messages, traces and the ledger, as a part of the suite.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_records {
@@ -47,22 +47,22 @@ macro_rules! conformance_records {
             a_batch_passes_over_what_was_deleted, a_deleted_message_is_let_go_by_its_consumer,
             a_lease_ends_with_its_last_message, what_is_given_back_passes_over_what_was_deleted,
             a_deleted_message_of_an_expired_lease_is_gone, a_deleted_message_is_not_retried,
-            what_was_deleted_does_not_count, a_partition_whose_messages_were_deleted_sleeps,
+            what_was_deleted_does_not_count, a_partition_whose_messages_were_deleted_is_not_due,
             the_id_of_a_deleted_message_is_free_again, dead_letters_of_a_deleted_message_stay,
             retention_counts_no_deleted_messages, what_was_deleted_does_not_expire,
-            a_message_is_given_up_behind_deleted_ones,);
+            a_message_behind_deleted_ones_is_given_up,);
         $crate::conformance_module!([$($fixture)*]; traces;
-            a_trace_tells_what_was_noted,
+            a_trace_returns_what_was_recorded,
             a_trace_needs_its_message,
             traces_are_found_by_name,
-            names_tell_what_has_them,
+            names_are_listed_with_their_traces,
             a_message_has_so_many_traces_and_no_more,
             traces_go_with_their_message,
             traces_go_with_their_partition_and_queue,
         );
         $crate::conformance_module!([$($fixture)*]; ledger;
             the_ledger_adds_up,
-            an_entry_tells_who_when_and_how,
+            an_entry_shows_worker_times_and_outcome,
             what_is_settled_shows_while_its_lease_is_live,
             a_lease_that_ran_out_ended_then,
             what_is_settled_at_once_is_acked,
@@ -70,7 +70,7 @@ macro_rules! conformance_records {
             what_is_given_up_after_its_lease_has_expired,
             a_scattered_lease_is_found,
             entries_are_kept_for_as_long_as_the_queue_says,
-            a_partition_tells_who_took_from_it_last,
+            a_partition_shows_its_last_consumer,
         );
     };
 }

@@ -1,15 +1,15 @@
-//! Settling: exactly what is named, in any order, once.
+//! Settling: exactly the messages that are named, in any order, once.
 
 use wakeline_core::{QueueOptions, TransactionId, Verdict};
 use wakeline_store::SettleOutcome;
 
-use super::{Ask, Bench, ended_lease, is_settled};
+use super::{Bench, ClaimSpec, ended_lease, is_settled};
 
-/// The order of settlements does not matter, and no neighbour is settled along.
+/// Messages are settled in any order, and no neighbour is settled with them.
 pub async fn messages_are_settled_in_any_order(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(4)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(4)).await;
     for id in ["c", "a", "d"] {
         let outcome = bench.settle(&taken, id, Verdict::Completed).await;
         assert!(is_settled(&outcome) && !ended_lease(&outcome), "{id}: {outcome:?}");
@@ -23,65 +23,65 @@ pub async fn messages_are_settled_in_any_order(bench: &Bench) {
         dropped: false,
     };
     assert_eq!(last, expected);
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, None);
 }
 
-/// What was not named stays under the lease, and comes again when that expires.
+/// Messages that were not settled stay under the lease and come again when it expires.
 pub async fn the_rest_stays_under_the_lease(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(3)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(3)).await;
     assert!(!ended_lease(&bench.settle(&taken, "b", Verdict::Completed).await));
-    bench.nothing(&Ask::queue(&queue)).await;
+    bench.nothing(&ClaimSpec::queue(&queue)).await;
     assert!(!ended_lease(&bench.settle(&taken, "c", Verdict::Completed).await));
     assert!(ended_lease(&bench.settle(&taken, "a", Verdict::Completed).await));
-    assert_eq!(bench.take(&Ask::queue(&queue).batch(3)).await.ids(), ["d"]);
+    assert_eq!(bench.take(&ClaimSpec::queue(&queue).batch(3)).await.ids(), ["d"]);
 }
 
-/// A settled message is never settled again.
+/// A settled message is not settled again.
 pub async fn settling_twice_is_refused(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     bench.settled(&taken, "a", Verdict::Completed).await;
     assert_eq!(bench.settle(&taken, "a", Verdict::Failed).await, SettleOutcome::NotFound);
     bench.settled(&taken, "b", Verdict::Completed).await;
     assert_eq!(bench.settle(&taken, "b", Verdict::Failed).await, SettleOutcome::StaleLease);
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, None);
 }
 
-/// Within one call the first counts.
+/// If one call settles a message twice, the first settlement counts.
 pub async fn settling_twice_in_one_call_counts_once(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(2)).await;
     let verdicts = [("a", Verdict::Completed), ("a", Verdict::Failed), ("b", Verdict::Completed)];
     let items = verdicts.map(|(id, verdict)| taken.item(id, verdict));
     let outcomes = bench.settle_items(items.to_vec()).await;
     let counted: Vec<_> = outcomes.iter().map(is_settled).collect();
     assert_eq!(counted, [true, false, true]);
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, None);
 }
 
-/// An id that the lease does not hold is not found; nothing changes.
+/// Settling an id that the lease does not hold returns not found and changes nothing.
 pub async fn settling_an_unknown_id_is_not_found(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a", "b"]).await;
-    let taken = bench.take(&Ask::queue(&queue)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue)).await;
     // "b" is in the partition but not under the lease.
     for id in ["unknown", "b"] {
         assert_eq!(bench.settle(&taken, id, Verdict::Completed).await, SettleOutcome::NotFound);
     }
     bench.complete(&taken).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["b"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["b"]);
 }
 
-/// A bad item of a call fails alone.
+/// An invalid item of a call fails alone.
 pub async fn every_settlement_has_its_own_outcome(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "x", &["a", "b"]).await;
     bench.push(&queue, "y", &["c"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(10).partitions(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10).partitions(2)).await;
     let mut zombie = taken.item("a", Verdict::Completed);
     zombie.token = Some(wakeline_core::LeaseToken::generate());
     let mut unknown = taken.item("a", Verdict::Completed);
@@ -101,13 +101,13 @@ pub async fn every_settlement_has_its_own_outcome(bench: &Bench) {
     bench.settled(&taken, "b", Verdict::Completed).await;
 }
 
-/// Each partition of a lease ends by itself.
+/// The lease on each partition ends on its own.
 pub async fn each_partition_of_a_lease_ends_by_itself(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "x", &["a", "more"]).await;
     bench.advance(1).await;
     bench.push(&queue, "y", &["b", "c"]).await;
-    let taken = bench.take(&Ask::queue(&queue).batch(4).partitions(2)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(4).partitions(2)).await;
     assert_eq!(taken.ids(), ["a", "more", "b", "c"]);
     bench.settled(&taken, "more", Verdict::Completed).await;
     assert!(ended_lease(&bench.settle(&taken, "a", Verdict::Completed).await));
@@ -116,7 +116,8 @@ pub async fn each_partition_of_a_lease_ends_by_itself(bench: &Bench) {
     assert!(ended_lease(&bench.settle(&taken, "c", Verdict::Completed).await));
 }
 
-/// A lease may hold several messages of one transaction id: the first unsettled one is meant.
+/// If a lease holds several messages of one transaction id, a settlement settles the first
+/// unsettled one.
 pub async fn recurring_ids_settle_the_lowest_offset_first(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { dedup_window_secs: 10, retry_limit: 5, ..Default::default() };
@@ -125,30 +126,30 @@ pub async fn recurring_ids_settle_the_lowest_offset_first(bench: &Bench) {
         bench.push(&queue, "p", &["same"]).await;
         bench.advance(11).await;
     }
-    let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
+    let taken = bench.take(&ClaimSpec::queue(&queue).batch(10)).await;
     assert_eq!(taken.ids(), ["same", "same", "same"]);
     let completed = taken.item("same", Verdict::Completed);
     let retried = taken.item("same", Verdict::Retry);
     let outcomes = bench.settle_items(vec![completed, retried]).await;
     assert!(outcomes.iter().all(is_settled), "{outcomes:?}");
     assert!(ended_lease(&bench.settle(&taken, "same", Verdict::Completed).await));
-    assert_eq!(bench.take(&Ask::queue(&queue).batch(10)).await.offsets(), [1]);
+    assert_eq!(bench.take(&ClaimSpec::queue(&queue).batch(10)).await.offsets(), [1]);
 }
 
-/// Groups settle their own.
+/// A settlement affects only its own group.
 pub async fn a_settlement_is_for_its_group_only(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
     let (g, h) = (bench.group("g"), bench.group("h"));
-    let taken = bench.take(&Ask::queue(&queue).group(&g)).await;
-    let mut foreign = taken.item("a", Verdict::Completed);
-    foreign.group = h.clone();
-    assert_eq!(bench.settle_items(vec![foreign]).await, [SettleOutcome::StaleLease]);
+    let taken = bench.take(&ClaimSpec::queue(&queue).group(&g)).await;
+    let mut wrong_group = taken.item("a", Verdict::Completed);
+    wrong_group.group = h.clone();
+    assert_eq!(bench.settle_items(vec![wrong_group]).await, [SettleOutcome::StaleLease]);
     bench.complete(&taken).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue).group(&h)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue).group(&h)).await, ["a"]);
 }
 
-/// A settlement of nothing is answered.
+/// An empty settlement gets an empty answer.
 pub async fn an_empty_settlement_is_answered_with_nothing(bench: &Bench) {
     assert!(bench.settle_items(Vec::new()).await.is_empty());
 }

@@ -1,11 +1,11 @@
-//! Figures over time: what nodes counted and wrote down.
+//! Statistics over time: what nodes counted and recorded.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 use wakeline_core::{QueueName, Timestamp};
 use wakeline_store::{
-    Housekeeping, MINUTE, NodeCounts, QueueCounts, QueuePoint, StatsQuery, StatsRecord, StatsSlot,
+    Housekeeping, MINUTE, NodeStats, QueuePoint, QueueStats, StatsQuery, StatsRecord, StatsSlot,
 };
 
 use super::Bench;
@@ -13,15 +13,15 @@ use super::Bench;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn pushed(messages: i64) -> QueueCounts {
-    QueueCounts { push_messages: messages, ..QueueCounts::default() }
+fn pushed(messages: i64) -> QueueStats {
+    QueueStats { push_messages: messages, ..QueueStats::default() }
 }
 
-fn slot(number: u32, queue: &QueueName, counts: QueueCounts) -> StatsSlot {
+fn slot(number: u32, queue: &QueueName, counts: QueueStats) -> StatsSlot {
     StatsSlot {
         number,
         age: Duration::from_secs(1),
-        node: NodeCounts::default(),
+        node: NodeStats::default(),
         queues: vec![(Some(queue.clone()), counts)],
     }
 }
@@ -29,18 +29,18 @@ fn slot(number: u32, queue: &QueueName, counts: QueueCounts) -> StatsSlot {
 async fn record(bench: &Bench, node: Uuid, slots: Vec<StatsSlot>) {
     let node_now = bench.now().await;
     let record = StatsRecord { node, node_now, keep: WEEK, slots };
-    bench.store.record_stats(record).await.expect("figures are written");
+    bench.store.record_stats(record).await.expect("statistics are recorded");
 }
 
 async fn read(bench: &Bench, query: StatsQuery) -> Vec<QueuePoint> {
-    bench.store.queue_stats(query).await.expect("figures are read").1
+    bench.store.queue_stats(query).await.expect("statistics are read").1
 }
 
 fn of(queue: &QueueName) -> StatsQuery {
     StatsQuery { queue: Some(queue.clone()), span: HOUR, ..StatsQuery::default() }
 }
 
-/// A slot that is written again replaces what was written of it, in the same minute.
+/// Recording a slot of the same minute again replaces its first version.
 pub async fn a_slot_that_is_written_again_counts_once(bench: &Bench) {
     let (queue, node) = (bench.queue("q"), Uuid::new_v4());
     record(bench, node, vec![slot(0, &queue, pushed(2))]).await;
@@ -56,12 +56,12 @@ pub async fn a_slot_that_is_written_again_counts_once(bench: &Bench) {
     assert!(plain[1].0.0 - plain[0].0.0 >= MINUTE);
 }
 
-/// Figures of several nodes add up, unless they are kept apart.
+/// Statistics of several nodes add up, unless they are requested by node.
 pub async fn nodes_add_up(bench: &Bench) {
     let queue = bench.queue("q");
     let nodes = [Uuid::new_v4(), Uuid::new_v4()];
     for node in nodes {
-        let counts = QueueCounts { lag_max: 9, pop_messages: 1, parked: 3, ..pushed(2) };
+        let counts = QueueStats { lag_max: 9, pop_messages: 1, parked: 3, ..pushed(2) };
         record(bench, node, vec![slot(0, &queue, counts), slot(1, &queue, counts)]).await;
     }
     let together = read(bench, of(&queue)).await;
@@ -76,7 +76,7 @@ pub async fn nodes_add_up(bench: &Bench) {
     }
 }
 
-/// Points are of whole steps, within the range that was asked for.
+/// Points are of whole steps, within the requested range.
 pub async fn points_are_of_whole_steps(bench: &Bench) {
     let (queue, node) = (bench.queue("q"), Uuid::new_v4());
     let began = bench.now().await;
@@ -91,13 +91,13 @@ pub async fn points_are_of_whole_steps(bench: &Bench) {
     let from = Timestamp(began.0 + 2 * MINUTE);
     let to = Timestamp(began.0 + 4 * MINUTE);
     let some = StatsQuery { from: Some(from), to: Some(to), step_minutes: 1, ..of(&queue) };
-    let (range, points) = bench.store.queue_stats(some).await.expect("figures are read");
+    let (range, points) = bench.store.queue_stats(some).await.expect("statistics are read");
     assert!(points.iter().all(|point| range.from <= point.at && point.at < to), "{points:?}");
     assert!((2..=3).contains(&points.len()), "{points:?}");
 }
 
-/// What is too old goes when something new is written.
-pub async fn old_figures_go(bench: &Bench) {
+/// Statistics that are too old are removed when new ones are recorded.
+pub async fn old_statistics_are_removed(bench: &Bench) {
     let (queue, node) = (bench.queue("q"), Uuid::new_v4());
     let whole = || StatsQuery { span: 3 * WEEK, ..of(&queue) };
     record(bench, node, vec![slot(0, &queue, pushed(1))]).await;
@@ -112,8 +112,8 @@ pub async fn old_figures_go(bench: &Bench) {
     assert_eq!(sum(read(bench, whole()).await), 6);
 }
 
-/// Housekeeping removes what was kept for long enough, in pieces, also if nobody writes figures.
-pub async fn housekeeping_removes_old_figures(bench: &Bench) {
+/// Housekeeping removes old statistics in pieces, also if no node records new ones.
+pub async fn housekeeping_removes_old_statistics(bench: &Bench) {
     let (queue, node) = (bench.queue("q"), Uuid::new_v4());
     let slots = (0..5).map(|number| slot(number, &queue, pushed(1))).collect();
     record(bench, node, slots).await;
@@ -131,45 +131,45 @@ pub async fn housekeeping_removes_old_figures(bench: &Bench) {
     assert_eq!(there().await, 5, "they are young enough");
     bench.advance(600).await;
     keep(None).await;
-    assert_eq!(there().await, 5, "nobody said how long they are kept");
+    assert_eq!(there().await, 5, "without a retention nothing is removed");
     keep(Some(WEEK)).await;
     assert_eq!(there().await, 0);
     let (_, nodes) = bench.store.node_stats(whole()).await.expect("read");
     assert!(nodes.iter().all(|point| point.node != node), "{nodes:?}");
 }
 
-/// Lags that a node measured by a clock that is wrong are right once they are written.
-pub async fn lags_are_by_the_stores_clock(bench: &Bench) {
+/// Lags that a node measured with a wrong clock are corrected when they are recorded.
+pub async fn lags_use_the_stores_clock(bench: &Bench) {
     let (queue, node) = (bench.queue("q"), Uuid::new_v4());
-    let counts = QueueCounts {
+    let counts = QueueStats {
         pop_messages: 2,
         lag_sum: 7_000_010_000,
         lag_max: 3_600_006_000,
-        ..QueueCounts::default()
+        ..QueueStats::default()
     };
     let node_now = Timestamp(bench.now().await.0 + 3_500_000_000);
     let slots = vec![slot(0, &queue, counts)];
     let record = StatsRecord { node, node_now, keep: WEEK, slots };
-    bench.store.record_stats(record).await.expect("figures are written");
+    bench.store.record_stats(record).await.expect("statistics are recorded");
     let counts = read(bench, of(&queue)).await[0].counts;
     assert_eq!((counts.lag_sum, counts.lag_max), (10_000, 100_006_000));
 }
 
-/// Of a node what it used is added up, and what it held most is told; what belongs to no queue has
-/// no name.
-pub async fn nodes_tell_how_they_were(bench: &Bench) {
+/// A node's usage is summed, and of its levels the maximum is reported; counts that belong to no
+/// queue have no queue name.
+pub async fn node_statistics_are_summed_over_time(bench: &Bench) {
     let node = Uuid::new_v4();
     let unnamed = vec![(None, pushed(1))];
     let one = |number, memory| {
-        let counts = NodeCounts { cpu: 5, memory, waiters: 2, store_errors: 1 };
+        let counts = NodeStats { cpu: 5, memory, waiters: 2, store_errors: 1 };
         let age = Duration::from_secs(1);
         StatsSlot { number, age, node: counts, queues: unnamed.clone() }
     };
     record(bench, node, vec![one(0, 70), one(1, 50)]).await;
     let query = StatsQuery { span: HOUR, step_minutes: 60, ..StatsQuery::default() };
-    let (_, points) = bench.store.node_stats(query.clone()).await.expect("figures are read");
+    let (_, points) = bench.store.node_stats(query.clone()).await.expect("statistics are read");
     let ours: Vec<_> = points.iter().filter(|point| point.node == node).collect();
-    let counts = NodeCounts { cpu: 10, memory: 70, waiters: 2, store_errors: 2 };
+    let counts = NodeStats { cpu: 10, memory: 70, waiters: 2, store_errors: 2 };
     assert_eq!((ours.len(), ours[0].counts), (1, counts));
     let points = read(bench, StatsQuery { by_node: true, ..query }).await;
     let ours: Vec<_> = points.iter().filter(|point| point.node == Some(node)).collect();

@@ -1,8 +1,8 @@
-//! The list of rules: a test of each.
+//! The list of rules, which becomes one test of each.
 
-/// Makes a test of every rule. The expression makes a fresh
-/// [`StoreUnderTest`](crate::conformance::StoreUnderTest); it may await, and it sees what is in
-/// scope where the macro stands.
+/// Makes a test of every rule. The expression makes a new
+/// [`StoreUnderTest`](crate::conformance::StoreUnderTest); it may await, and it can use what is in
+/// scope where the macro is called.
 #[macro_export]
 macro_rules! conformance_suite {
     ($($fixture:tt)*) => {
@@ -31,7 +31,7 @@ macro_rules! conformance_suite {
             namespace_and_task_select_queues,
             without_namespace_and_task_all_queues_are_read,
             an_unknown_queue_gives_nothing,
-            a_batch_is_as_large_as_asked_for_and_available,
+            a_batch_is_as_large_as_requested_and_available,
             a_batch_spans_pushes, a_pop_stops_once_it_has_enough_bytes,
             the_first_message_comes_whatever_its_size,
             bytes_count_over_all_partitions_of_a_request, bytes_of_parked_messages_count,
@@ -103,16 +103,16 @@ macro_rules! conformance_suite {
             relaxed_order_lets_later_messages_pass,
             relaxed_retries_come_as_they_are_due,
             strict_retries_come_in_order_of_offset,
-            without_dead_letters_the_hopeless_are_dropped,
+            without_dead_letters_given_up_messages_are_dropped,
         );
         $crate::conformance_module!([$($fixture)*]; dead;
-            a_dead_letter_tells_everything, a_dead_letter_keeps_the_last_error,
-            a_message_tells_the_last_error_of_each_group, dead_letters_are_listed_newest_first,
+            a_dead_letter_has_all_details, a_dead_letter_keeps_the_last_error,
+            a_message_shows_the_last_error_of_each_group, dead_letters_are_listed_newest_first,
             dead_letters_outlive_their_group_but_not_their_queue,
             dead_letters_are_found_by_what_is_known_of_them, purged_dead_letters_are_gone,);
         $crate::conformance_module!([$($fixture)*]; redrive;
             a_redriven_message_returns_to_its_group,
-            a_redrive_tells_its_group,
+            a_redrive_notifies_its_group,
             a_redriven_message_waits_for_the_lease,
             what_is_ahead_of_its_group_is_not_doubled,
             a_redrive_keeps_its_rate,
@@ -127,9 +127,9 @@ macro_rules! conformance_suite {
         $crate::conformance_module!([$($fixture)*]; expiry;
             a_lease_ends_at_its_end,
             expiry_counts_what_was_not_settled,
-            an_expired_batch_goes_one_by_one,
-            going_alone_is_per_partition,
-            a_message_that_goes_alone_stays_alone,
+            an_expired_batch_is_redelivered_one_by_one,
+            redelivering_one_by_one_is_per_partition,
+            a_message_redelivered_alone_stays_alone,
             an_expired_batch_makes_no_dead_letter,
             a_single_message_that_expires_beyond_the_limit_is_given_up,
             the_last_unsettled_message_of_a_batch_counts_as_single,
@@ -168,7 +168,7 @@ macro_rules! conformance_suite {
             a_transaction_recognises_what_it_schedules,
             a_transaction_pushes_before_what_it_schedules,
             a_refused_transaction_schedules_nothing,
-            scheduling_tells_when_it_is_due,
+            scheduling_reports_when_the_message_is_due,
             every_group_gets_a_scheduled_message,
             a_filter_sees_what_is_scheduled,
             a_scheduled_message_is_delayed_from_its_time,
@@ -200,13 +200,13 @@ macro_rules! conformance_suite {
             a_shortened_delay_takes_effect_at_once, a_lengthened_delay_takes_effect_at_once,
             a_removed_window_takes_effect_at_once, a_relaxed_order_takes_effect_at_once,
             a_changed_limit_takes_effect_at_once, leases_that_are_out_keep_their_end,
-            a_deleted_queue_is_forgotten, deleting_an_unknown_queue_says_so,);
+            a_deleted_queue_is_forgotten, deleting_an_unknown_queue_is_reported,);
         $crate::conformance_module!([$($fixture)*]; due;
             a_delayed_message_comes_when_it_is_due,
             a_retry_is_not_delayed_again,
             a_window_waits_for_quiet,
             a_steady_producer_is_held_back_ten_windows_at_most,
-            the_end_of_ten_windows_is_in_sight,
+            the_end_of_ten_windows_is_the_next_due_time,
             a_window_does_not_hold_back_retries,
             the_next_due_time_is_exact_for_each_source,
             the_next_due_time_is_the_earliest_of_the_line,
@@ -216,16 +216,16 @@ macro_rules! conformance_suite {
             a_sweep_finds_work_for_a_group_that_has_not_begun,
         );
         $crate::conformance_module!([$($fixture)*]; hints;
-            a_push_tells_every_view_of_its_message,
-            a_push_tells_of_all_it_touched,
-            a_push_tells_when_its_message_is_due,
-            the_end_of_a_lease_tells_what_is_behind_it,
-            the_end_of_a_lease_tells_what_was_pushed_meanwhile,
-            a_failure_tells_when_its_retry_is_due,
-            a_release_tells_at_once,
-            a_transaction_tells_of_both_sides,
-            a_seek_tells_its_group,
-            a_deletion_tells_those_who_wait_in_its_group,
+            a_push_notifies_every_line_of_its_message,
+            a_push_notifies_every_queue_and_partition,
+            a_push_reports_when_its_message_is_due,
+            the_end_of_a_lease_reports_the_messages_behind_it,
+            the_end_of_a_lease_reports_messages_pushed_meanwhile,
+            a_failure_reports_when_its_retry_is_due,
+            a_release_notifies_at_once,
+            a_transaction_reports_pushes_and_settlements,
+            a_seek_notifies_its_group,
+            deleting_a_group_notifies_its_waiters,
         );
         $crate::conformance_module!([$($fixture)*]; seek;
             a_group_is_moved_to_a_moment,
@@ -234,12 +234,12 @@ macro_rules! conformance_suite {
             a_future_moment_is_not_sought,
             a_seek_lets_go_of_leases_and_parked_messages,
             a_seek_of_a_queue_changes_the_subscription,
-            a_group_tells_how_far_it_is_behind,
+            a_group_reports_how_far_it_is_behind,
             partitions_of_groups_are_listed_in_pages,
             lagging_partitions_are_found_by_age,
         );
         $crate::conformance_module!([$($fixture)*]; limits;
-            a_message_past_its_ttl_is_delivered_to_nobody,
+            a_message_past_its_ttl_is_not_delivered,
             what_is_leased_may_be_settled_past_its_ttl,
             a_parked_message_holds_its_partition_until_its_ttl,
             a_changed_ttl_takes_effect_at_once,
@@ -250,7 +250,7 @@ macro_rules! conformance_suite {
             retention_removes_what_every_group_has_settled,
             without_a_group_nothing_is_completed,
             retention_keeps_what_is_parked,
-            retention_by_age_removes_what_nobody_read,
+            retention_by_age_removes_unread_messages,
             retention_leaves_what_is_leased,
             retention_keeps_what_has_to_be_recognised,
             dead_letters_outlive_retention,
@@ -259,14 +259,16 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_module!([$($fixture)*]; stats;
             a_slot_that_is_written_again_counts_once, nodes_add_up, points_are_of_whole_steps,
-            old_figures_go, housekeeping_removes_old_figures, lags_are_by_the_stores_clock,
-            nodes_tell_how_they_were,);
-        $crate::conformance_module!([$($fixture)*]; tally;
-            messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
-            the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,
-            tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,);
+            old_statistics_are_removed, housekeeping_removes_old_statistics,
+            lags_use_the_stores_clock,
+            node_statistics_are_summed_over_time,);
+        $crate::conformance_module!([$($fixture)*]; counts;
+            messages_are_counted_by_state, a_message_ahead_of_a_group_counts_as_pending,
+            the_group_that_is_furthest_behind_decides, depth_is_what_a_group_has_yet_to_settle,
+            counts_are_listed_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,);
         $crate::conformance_module!([$($fixture)*]; maintenance;
-            what_is_suspended_is_told, held_pushes_come_in_order_after_the_end,
+            setting_maintenance_returns_the_state_before_and_after,
+            held_pushes_come_in_order_after_the_end,
             a_queue_that_is_made_meanwhile_is_held_back,
             transaction_ids_count_across_a_maintenance, what_is_due_is_held_back_too,
             a_transaction_settles_and_its_pushes_are_held_back, refused_pushes_leave_nothing,
@@ -275,12 +277,12 @@ macro_rules! conformance_suite {
             paused_claims_get_nothing_and_leases_live_on, a_group_begins_during_a_pause,
             a_claim_that_is_repeated_in_a_pause_finds_its_lease,
             order_holds_while_pushes_race_with_switches,);
-        $crate::conformance_module!([$($fixture)*]; room;
+        $crate::conformance_module!([$($fixture)*]; capacity;
             without_a_group_everything_counts,
             what_is_not_settled_counts,
             the_group_that_is_furthest_behind_counts,
             what_is_scheduled_counts,
-            limits_and_lanes_are_told,
+            limits_and_lanes_are_returned,
         );
         $crate::conformance_module!([$($fixture)*]; idle;
             an_idle_group_counts_against_no_limit,
@@ -297,14 +299,15 @@ macro_rules! conformance_suite {
         $crate::conformance_module!([$($fixture)*]; messages;
             a_cleared_queue_is_empty, a_cleared_partition_is_empty, a_deleted_partition_is_gone,
             partitions_are_listed, a_waiting_message_is_retried_at_once,
-            a_settled_message_is_delivered_again, a_message_is_given_up_by_hand,
-            a_leased_message_is_left_alone, interventions_name_what_is_missing,
-            messages_are_looked_through, messages_are_found_by_their_state, a_look_is_bounded,);
+            a_settled_message_is_delivered_again, a_message_is_given_up_manually,
+            a_leased_message_is_left_alone, interventions_report_what_they_cannot_find,
+            messages_are_browsed_newest_first, messages_are_found_by_their_state,
+            browsing_examines_a_bounded_number_of_messages,);
         $crate::conformance_records!($($fixture)*);
         $crate::conformance_module!([$($fixture)*]; inspect;
-            a_message_tells_where_it_stands, a_message_is_found_by_partition_and_id,
-            a_group_tells_its_lag, an_expired_lease_is_not_counted,
-            groups_are_listed_by_name_and_queue, a_deleted_group_begins_anew,
+            a_message_shows_its_state, a_message_is_found_by_partition_and_id,
+            a_group_reports_its_lag, an_expired_lease_is_not_counted,
+            groups_are_listed_by_name_and_queue, a_deleted_group_begins_again,
             a_deleted_group_forgets_its_subscription,);
         $crate::conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_what_is_there,

@@ -1,4 +1,4 @@
-//! Timers: scheduled messages with a key, by which they are replaced and taken back.
+//! Timers: scheduled messages with a key, by which they are replaced and cancelled.
 
 use wakeline_core::{QueueName, TimerKey, Timestamp};
 use wakeline_store::flow::Visible;
@@ -8,13 +8,13 @@ use wakeline_store::{
 };
 
 use super::schedule::{after, later, schedule};
-use super::{Ask, Bench, item, secs};
+use super::{Bench, ClaimSpec, item, secs};
 
 fn key(name: &str) -> TimerKey {
     TimerKey::new(name).expect("a short name")
 }
 
-/// A timer that delivers a message of a transaction id.
+/// A timer that delivers a message with this transaction id.
 fn timer(queue: &QueueName, name: &str, id: &str, due: Visible) -> ScheduleItem {
     ScheduleItem { key: Some(key(name)), ..later(item(queue, "p", id), due) }
 }
@@ -44,7 +44,7 @@ async fn list(bench: &Bench, queue: &QueueName) -> Vec<ScheduledMessage> {
     bench.store.scheduled(filter).await.expect("timers are listed")
 }
 
-/// What was cancelled in time never comes, and its transaction id is free.
+/// A timer that is cancelled in time is never delivered, and its transaction id is free.
 pub async fn a_cancelled_timer_never_comes(bench: &Bench) {
     let queue = bench.queue("q");
     let sent = timer(&queue, "k", "a", after(10));
@@ -58,7 +58,7 @@ pub async fn a_cancelled_timer_never_comes(bench: &Bench) {
     assert_eq!(outcomes[1], CancelOutcome::Absent);
     assert_eq!(cancel(bench, &queue, &["k"]).await, [CancelOutcome::Absent]);
     bench.advance(10).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&queue)).await, None);
     let again = bench.push(&queue, "p", &["a"]).await.outcomes.remove(0);
     assert!(matches!(again, PushOutcome::Queued { .. }), "{again:?}");
 }
@@ -71,7 +71,7 @@ pub async fn a_timer_that_is_due_can_not_be_cancelled(bench: &Bench) {
     let outcomes = cancel(bench, &queue, &["k"]).await;
     assert!(matches!(&outcomes[0], CancelOutcome::TooLate(named)
         if named.transaction_id.as_str() == "a"));
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
     assert_eq!(cancel(bench, &queue, &["k"]).await, [CancelOutcome::Absent]);
 }
 
@@ -83,19 +83,19 @@ pub async fn a_timer_is_replaced_by_its_key(bench: &Bench) {
     let mut moved = timer(&queue, "k", "c", after(20));
     moved.message.partition = super::partition_name("r");
     assert!(replaced(&set(bench, moved).await));
-    let ask = Ask::queue(&queue);
-    assert_eq!(bench.nothing(&ask).await, secs(15));
+    let spec = ClaimSpec::queue(&queue);
+    assert_eq!(bench.nothing(&spec).await, secs(15));
     bench.advance(100).await;
-    let mut seen = bench.drain(&ask).await;
+    let mut seen = bench.drain(&spec).await;
     seen.sort();
     assert_eq!(seen, ["b", "c"]);
-    // The same message may be sent again under its own key.
+    // The same message may be scheduled again under its own key.
     set(bench, timer(&queue, "again", "d", after(10))).await;
     assert!(replaced(&set(bench, timer(&queue, "again", "d", after(5))).await));
-    assert_eq!(bench.nothing(&ask).await, secs(5));
+    assert_eq!(bench.nothing(&spec).await, secs(5));
 }
 
-/// A replacement whose id is known changes nothing.
+/// A replacement whose transaction id is known changes nothing.
 pub async fn a_known_id_does_not_replace_a_timer(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
@@ -103,10 +103,10 @@ pub async fn a_known_id_does_not_replace_a_timer(bench: &Bench) {
     let outcome = set(bench, timer(&queue, "k", "a", after(1))).await;
     assert!(matches!(outcome, ScheduleOutcome::Duplicate { .. }), "{outcome:?}");
     bench.advance(10).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a", "b"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a", "b"]);
 }
 
-/// A timer that is due is on its way: its key belongs to the next one.
+/// Once a timer is due its key can be used for another one.
 pub async fn a_key_is_free_once_its_timer_is_due(bench: &Bench) {
     let queue = bench.queue("q");
     set(bench, timer(&queue, "k", "a", after(10))).await;
@@ -117,21 +117,21 @@ pub async fn a_key_is_free_once_its_timer_is_due(bench: &Bench) {
         CancelOutcome::Cancelled(ref named) if named.transaction_id.as_str() == "b"
     ));
     bench.advance(10).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
 }
 
-/// Keys count within their queue.
+/// The key of a timer is unique within its queue.
 pub async fn keys_count_per_queue(bench: &Bench) {
     let (one, two) = (bench.queue("one"), bench.queue("two"));
     assert!(!replaced(&set(bench, timer(&one, "k", "a", after(10))).await));
     assert!(!replaced(&set(bench, timer(&two, "k", "a", after(10))).await));
     assert!(matches!(cancel(bench, &one, &["k"]).await[0], CancelOutcome::Cancelled(_)));
     bench.advance(10).await;
-    assert_eq!(bench.nothing(&Ask::queue(&one)).await, None);
-    assert_eq!(bench.drain(&Ask::queue(&two)).await, ["a"]);
+    assert_eq!(bench.nothing(&ClaimSpec::queue(&one)).await, None);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&two)).await, ["a"]);
 }
 
-/// A transaction names a timer once.
+/// A transaction that names a timer twice is refused.
 pub async fn a_transaction_names_a_timer_once(bench: &Bench) {
     let queue = bench.queue("q");
     set(bench, timer(&queue, "k", "a", after(10))).await;
@@ -152,10 +152,10 @@ pub async fn a_transaction_names_a_timer_once(bench: &Bench) {
         assert!(matches!(error, StoreError::Invalid { .. }), "{error:?}");
     }
     bench.advance(10).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
 }
 
-/// What waits is listed in the order in which it will be due, in pages, or by its key.
+/// Scheduled messages are listed by due time, in pages, or by key.
 pub async fn what_is_scheduled_is_listed(bench: &Bench) {
     let queue = bench.queue("q");
     assert!(list(bench, &queue).await.is_empty());
@@ -183,11 +183,11 @@ pub async fn what_is_scheduled_is_listed(bench: &Bench) {
     let found = bench.store.scheduled(filter).await.expect("timers are listed");
     assert_eq!(found, [all[1].clone()]);
     bench.advance(10).await;
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a"]);
     assert_eq!(list(bench, &queue).await.len(), 2);
 }
 
-/// In a race exactly one of delivery and cancellation happens.
+/// When delivery and cancellation race, exactly one of them happens.
 pub async fn a_timer_is_delivered_or_cancelled(bench: &Bench) {
     let queue = bench.queue("q");
     for round in 0..30 {
@@ -195,17 +195,17 @@ pub async fn a_timer_is_delivered_or_cancelled(bench: &Bench) {
         set(bench, timer(&queue, "k", &id, after(1))).await;
         let advance = async {
             bench.advance(1).await;
-            bench.drain(&Ask::queue(&queue)).await
+            bench.drain(&ClaimSpec::queue(&queue)).await
         };
         let (seen, outcomes) = tokio::join!(advance, cancel(bench, &queue, &["k"]));
         let mut seen = seen;
-        seen.extend(bench.drain(&Ask::queue(&queue)).await);
+        seen.extend(bench.drain(&ClaimSpec::queue(&queue)).await);
         let cancelled = matches!(outcomes[0], CancelOutcome::Cancelled(_));
         assert_eq!(seen.len(), usize::from(!cancelled), "{seen:?} {outcomes:?}");
     }
 }
 
-/// Of racing timers of one key one stays.
+/// Of concurrent timers with one key one is kept.
 pub async fn racing_timers_of_a_key_leave_one(bench: &Bench) {
     let queue = bench.queue("q");
     for round in 0..10 {
@@ -217,6 +217,6 @@ pub async fn racing_timers_of_a_key_leave_one(bench: &Bench) {
         futures_util::future::join_all((0..4).map(set)).await;
         assert_eq!(list(bench, &queue).await.len(), 1);
         bench.advance(1).await;
-        assert_eq!(bench.drain(&Ask::queue(&queue)).await.len(), 1);
+        assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await.len(), 1);
     }
 }

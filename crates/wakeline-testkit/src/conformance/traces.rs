@@ -1,4 +1,4 @@
-//! Traces: what consumers note on messages.
+//! Traces, which consumers note on messages.
 
 use std::slice::from_ref;
 
@@ -8,12 +8,13 @@ use wakeline_core::{
     GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TraceName, TransactionId,
 };
 use wakeline_store::{
-    MessageKey, NamedTraces, NewTrace, Page, TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, Traced,
+    AddTraceOutcome, MessageKey, NamedTraces, NewTrace, Page, TRACES_PER_MESSAGE_MAX, Trace,
+    TraceNameDetail,
 };
 
-use super::{Ask, Bench};
+use super::{Bench, ClaimSpec};
 
-/// A page that is long enough.
+/// A page that is large enough for these rules.
 const ALL: Page = Page { limit: 1000, offset: 0 };
 
 fn key(partition: PartitionId, id: &str) -> MessageKey {
@@ -21,7 +22,7 @@ fn key(partition: PartitionId, id: &str) -> MessageKey {
 }
 
 fn name(bench: &Bench, text: &str) -> TraceName {
-    // Names of traces belong to no queue: those of a test are as its groups are.
+    // Names of traces belong to no queue, so those of a test are made unique like its groups.
     TraceName::new(bench.group(text).as_str()).expect("a short name")
 }
 
@@ -39,7 +40,7 @@ fn note(message: MessageKey, names: &[TraceName], data: &str) -> NewTrace {
 
 async fn noted(bench: &Bench, trace: NewTrace) {
     let added = bench.store.add_trace(trace).await.expect("it is answered");
-    assert_eq!(added, Traced::Done);
+    assert_eq!(added, AddTraceOutcome::Done);
 }
 
 async fn pushed(bench: &Bench, queue: &QueueName, ids: &[&str]) -> PartitionId {
@@ -58,8 +59,8 @@ fn data(traces: &[Trace]) -> Vec<&[u8]> {
     traces.iter().map(|trace| trace.data.as_ref()).collect()
 }
 
-/// Everything that was said comes back, the oldest first; nothing changes for the message.
-pub async fn a_trace_tells_what_was_noted(bench: &Bench) {
+/// Traces come back as they were noted, the oldest first; the message does not change.
+pub async fn a_trace_returns_what_was_recorded(bench: &Bench) {
     let (queue, group) = (bench.queue("q"), bench.group("g"));
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let now = bench.now().await;
@@ -88,12 +89,16 @@ pub async fn a_trace_tells_what_was_noted(bench: &Bench) {
     assert_eq!(found[0], expected);
     assert_eq!(data(&found), [b"{\"n\": 1}".as_slice(), b"null"]);
     assert!(traces(bench, partition, "b").await.is_empty());
-    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a", "b"]);
-    assert_eq!(traces(bench, partition, "a").await.len(), 2, "settled, not gone");
+    assert_eq!(bench.drain(&ClaimSpec::queue(&queue)).await, ["a", "b"]);
+    assert_eq!(
+        traces(bench, partition, "a").await.len(),
+        2,
+        "traces stay when the message is settled"
+    );
 }
 
-/// A message that is not stored has no traces and gets none. Of an id that recurs the newest is
-/// meant.
+/// A message that is not stored has no traces and gets none. If an id recurs, the trace goes to the
+/// newest message.
 pub async fn a_trace_needs_its_message(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { dedup_window_secs: 10, ..QueueOptions::default() };
@@ -101,18 +106,18 @@ pub async fn a_trace_needs_its_message(bench: &Bench) {
     let partition = pushed(bench, &queue, &["a"]).await;
     for missing in [key(partition, "x"), key(PartitionId(i64::MAX), "a")] {
         let added = bench.store.add_trace(note(missing.clone(), &[], "1")).await;
-        assert_eq!(added.expect("it is answered"), Traced::Missing);
+        assert_eq!(added.expect("it is answered"), AddTraceOutcome::Missing);
         assert!(bench.store.traces(missing).await.expect("it is answered").is_empty());
     }
     noted(bench, note(key(partition, "a"), &[], "1")).await;
     bench.advance(11).await;
     pushed(bench, &queue, &["a"]).await;
-    assert!(traces(bench, partition, "a").await.is_empty(), "of the one before");
+    assert!(traces(bench, partition, "a").await.is_empty(), "the trace is of the earlier message");
     noted(bench, note(key(partition, "a"), &[], "2")).await;
     assert_eq!(data(&traces(bench, partition, "a").await), [b"2"]);
 }
 
-/// The newest first, in pages, with their messages.
+/// Traces of a name are listed newest first, in pages, with their messages.
 pub async fn traces_are_found_by_name(bench: &Bench) {
     let (queue, other) = (bench.queue("q"), bench.queue("r"));
     let here = pushed(bench, &queue, &["a", "b", "c"]).await;
@@ -124,11 +129,11 @@ pub async fn traces_are_found_by_name(bench: &Bench) {
     noted(bench, note(key(here, "b"), from_ref(&one), "4")).await;
     let found = named(bench, &one, ALL).await;
     assert_eq!(found.total, 3);
-    let told: Vec<_> = (found.traces.iter())
+    let listed: Vec<_> = (found.traces.iter())
         .map(|t| (t.trace.data.as_ref(), t.queue.clone(), t.transaction_id.as_str()))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             (b"4".as_slice(), queue.clone(), "b"),
             (b"2".as_slice(), other, "a"),
@@ -146,8 +151,9 @@ pub async fn traces_are_found_by_name(bench: &Bench) {
     assert_eq!(named(bench, &name(bench, "none"), ALL).await, NamedTraces::default());
 }
 
-/// How many traces and messages, and when the last was noted; the one used last first.
-pub async fn names_tell_what_has_them(bench: &Bench) {
+/// A name is listed with its number of traces and messages and the time of its last trace, the most
+/// recently used name first.
+pub async fn names_are_listed_with_their_traces(bench: &Bench) {
     let queue = bench.queue("q");
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let (one, two) = (name(bench, "one"), name(bench, "two"));
@@ -171,7 +177,7 @@ pub async fn names_tell_what_has_them(bench: &Bench) {
     assert_eq!((page.names.len(), page.total), (1, all.total));
 }
 
-/// The next is refused; other messages are not concerned.
+/// A trace beyond the limit is refused; other messages are not affected.
 pub async fn a_message_has_so_many_traces_and_no_more(bench: &Bench) {
     let queue = bench.queue("q");
     let partition = pushed(bench, &queue, &["a", "b"]).await;
@@ -179,12 +185,12 @@ pub async fn a_message_has_so_many_traces_and_no_more(bench: &Bench) {
         noted(bench, note(key(partition, "a"), &[], &n.to_string())).await;
     }
     let added = bench.store.add_trace(note(key(partition, "a"), &[], "1")).await;
-    assert_eq!(added.expect("it is answered"), Traced::TooMany);
+    assert_eq!(added.expect("it is answered"), AddTraceOutcome::TooMany);
     assert_eq!(traces(bench, partition, "a").await.len(), TRACES_PER_MESSAGE_MAX as usize);
     noted(bench, note(key(partition, "b"), &[], "1")).await;
 }
 
-/// Retention takes the traces of what it removes, and no others.
+/// Retention removes the traces of the messages that it removes, and no others.
 pub async fn traces_go_with_their_message(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions {
@@ -210,7 +216,7 @@ pub async fn traces_go_with_their_message(bench: &Bench) {
     assert_eq!(named(bench, &one, ALL).await.total, 0);
 }
 
-/// A name that nothing has is forgotten.
+/// Traces are removed with their partition or queue, and so is a name without traces.
 pub async fn traces_go_with_their_partition_and_queue(bench: &Bench) {
     let (queue, other) = (bench.queue("q"), bench.queue("r"));
     let (one, two) = (name(bench, "one"), name(bench, "two"));

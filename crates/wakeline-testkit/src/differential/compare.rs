@@ -1,42 +1,41 @@
-//! What counts as the same.
+//! Comparing the replies of both sides.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use wakeline_core::{Change, QueueLine};
-use wakeline_store::{GrantedPartition, PushOutcome, SettleItem, SettleOutcome};
+use wakeline_store::{ClaimedPartition, PushOutcome, SettleItem, SettleOutcome};
 
-use super::side::Skew;
+use super::side::QueueSkew;
 
-/// A difference, in words.
-pub(super) type Same = Result<(), String>;
+pub(super) use crate::cases::Comparison;
 
-/// Equal, or a difference.
-pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Same {
+/// Requires equal values.
+pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Comparison {
     if oracle == store {
         return Ok(());
     }
     Err(format!("{what} differs\noracle: {oracle:?}\nstore:  {store:?}"))
 }
 
-/// The same partition with the same messages; the partitions' ids are each side's own.
+/// Requires the same partition with the same messages. Each side has its own ids of partitions.
 pub(super) fn same_partition(
-    skew: Skew,
-    oracle: &GrantedPartition,
-    store: &GrantedPartition,
-) -> Same {
+    skew: QueueSkew,
+    oracle: &ClaimedPartition,
+    store: &ClaimedPartition,
+) -> Comparison {
     let messages = store.messages.iter().map(|message| skew.delivered(message)).collect();
     same("queue", &oracle.queue, &store.queue)?;
     same("partition", &oracle.partition, &store.partition)?;
     same("what was delivered", &oracle.messages, &messages)
 }
 
-/// Never late; zero exactly if something can be taken.
+/// Requires a next-due time that is not late, and is zero exactly if something can be taken.
 pub(super) fn same_next_due(
     oracle: Option<Duration>,
     store: Option<Duration>,
     line: &QueueLine,
-) -> Same {
+) -> Comparison {
     let zero = Some(Duration::ZERO);
     let late = match (oracle, store) {
         (Some(oracle), Some(store)) => store > oracle,
@@ -44,50 +43,56 @@ pub(super) fn same_next_due(
         (None, _) => false,
     };
     if late || (oracle == zero) != (store == zero) {
-        return Err(format!("next due of {line:?}: {oracle:?}, the store says {store:?}"));
+        return Err(format!("next due of {line:?}: {oracle:?}, but the store returns {store:?}"));
     }
     Ok(())
 }
 
-/// Never late. May be early, even zero where a claim would only end a lease.
+/// Requires times that are not late. They may be early, even zero where a claim would only end a
+/// lease.
 pub(super) fn sweep_is_not_late(
     lines: &[QueueLine],
     oracle: &[Option<Duration>],
     store: &[Option<Duration>],
-) -> Same {
+) -> Comparison {
     same("number of swept lines", oracle.len(), store.len())?;
     for ((line, oracle), store) in lines.iter().zip(oracle).zip(store) {
         if let Some(oracle) = oracle
             && store.is_none_or(|store| store > *oracle)
         {
-            return Err(format!("{line:?} is due in {oracle:?}, the store's sweep says {store:?}"));
+            return Err(format!(
+                "{line:?} is due in {oracle:?}, but the store's sweep returns {store:?}"
+            ));
         }
     }
     Ok(())
 }
 
-/// Whoever gets something sooner than was known before is told, and not too late.
-pub(super) fn told_of_what_became_due(
+/// Requires that the waiters of every line that became due sooner are notified, and not too late.
+pub(super) fn check_due_notifications(
     lines: &[QueueLine],
     before: &[Option<Duration>],
     after: &[Option<Duration>],
     changes: &[Change],
-) -> Same {
+) -> Comparison {
     for ((line, before), after) in lines.iter().zip(before).zip(after) {
         let Some(after) = after else { continue };
         if before.is_some_and(|before| before <= *after) {
             continue;
         }
-        let told = changes.iter().any(|change| change.concerns(line) && change.due_in <= *after);
-        if !told {
-            return Err(format!("{line:?} is due in {after:?} now, but is told {changes:?}"));
+        let notified =
+            changes.iter().any(|change| change.concerns(line) && change.due_in <= *after);
+        if !notified {
+            return Err(format!(
+                "{line:?} is due in {after:?} now, but the changes are {changes:?}"
+            ));
         }
     }
     Ok(())
 }
 
-/// The same outcomes of a push; the partitions' ids are each side's own.
-pub(super) fn same_pushes(oracle: &[PushOutcome], store: &[PushOutcome]) -> Same {
+/// Requires the same outcomes of a push. Each side has its own ids of partitions.
+pub(super) fn same_pushes(oracle: &[PushOutcome], store: &[PushOutcome]) -> Comparison {
     let plain = |outcomes: &[PushOutcome]| -> Vec<_> {
         (outcomes.iter())
             .map(|outcome| match outcome {
@@ -100,13 +105,14 @@ pub(super) fn same_pushes(oracle: &[PushOutcome], store: &[PushOutcome]) -> Same
     same("outcomes of the push", plain(oracle), plain(store))
 }
 
-/// The same outcomes of settlements. Where a call ended a lease itself, a later settlement of it
-/// may be called stale or not found, and any of the settlements may be the one that ended it.
+/// Requires the same outcomes of settlements. If the call ends a lease, a later settlement of that
+/// lease may be reported as stale or as not found, and any settlement may be reported as the one
+/// that ended the lease.
 pub(super) fn same_settlements(
     items: &[SettleItem],
     oracle: &[SettleOutcome],
     store: &[SettleOutcome],
-) -> Same {
+) -> Comparison {
     same("number of outcomes", oracle.len(), store.len())?;
     let ended = |outcomes: &[SettleOutcome], item: &SettleItem| {
         items.iter().zip(outcomes).any(|(other, outcome)| {

@@ -7,14 +7,14 @@ use wakeline_store::{
     DeadLetterFilter, QueueDeadLetters, Redrive, RedriveJob, RedriveState, Store, StoreError,
 };
 
-use super::compare::{Same, same};
-use super::world::{World, failed};
+use super::compare::{Comparison, same};
+use super::world::{QueueWorld, failed};
 
-/// Dead letters that one piece of a job takes.
+/// The number of dead letters that one step of a job takes.
 const ROWS: u32 = 3;
 
-impl World<'_> {
-    /// Redrives to the end on both sides.
+impl QueueWorld<'_> {
+    /// Runs a redrive job to its end on both sides.
     pub(super) async fn redrive(
         &mut self,
         queue: usize,
@@ -34,7 +34,7 @@ impl World<'_> {
         Ok(changes)
     }
 
-    pub(super) async fn purge(&mut self, queue: usize, group: usize) -> Same {
+    pub(super) async fn purge(&mut self, queue: usize, group: usize) -> Comparison {
         let filter = self.dead_filter(queue, Some(group));
         let oracle = self.oracle.purge_dead_letters(filter.clone()).await.map_err(failed)?;
         let store = self.store.purge_dead_letters(filter).await.map_err(failed)?;
@@ -57,10 +57,10 @@ async fn run<S: QueueDeadLetters + ?Sized>(
     let (mut job, _) = store.start_redrive(redrive.clone()).await?;
     let mut changes = Vec::new();
     while job.state == RedriveState::Running {
-        let piece = store.do_queue_chores(ROWS).await?;
-        changes.extend(piece.changes);
+        let step = store.run_queue_background(ROWS).await?;
+        changes.extend(step.changes);
         job = store.redrive_job(redrive.id).await?.unwrap_or(job);
-        if piece.next_due.is_none_or(|due| due > Duration::ZERO) {
+        if step.next_due.is_none_or(|due| due > Duration::ZERO) {
             break;
         }
     }

@@ -1,25 +1,25 @@
-//! Everything that can be listed, on both sides.
+//! Comparing everything that can be listed on both sides.
 
 use std::time::Duration;
 
 use wakeline_core::{GroupName, TransactionId};
 use wakeline_store::{
     DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition, GroupPartitionFilter, MessageDetail,
-    Page, QueueAdmin as _, QueueDeadLetters as _, QueueGroups as _, QueueRoom as _, Store,
+    Page, QueueAdmin as _, QueueCapacities as _, QueueDeadLetters as _, QueueGroups as _, Store,
 };
 
-use super::compare::{Same, same};
-use super::side::{Hold, Skew};
-use super::world::{World, failed};
+use super::compare::{Comparison, same};
+use super::side::{QueueHold, QueueSkew};
+use super::world::{QueueWorld, failed};
 
-/// The oracle's own clock.
-const NO_SKEW: Skew = Skew(0);
+/// The skew of the oracle's own clock.
+const NO_SKEW: QueueSkew = QueueSkew(0);
 
-/// What is asked for as lagging.
+/// How far behind the partitions are that are listed as lagging.
 const LAGGING: Duration = Duration::from_secs(3);
 
-impl World<'_> {
-    pub(super) async fn inspect(&mut self) -> Same {
+impl QueueWorld<'_> {
+    pub(super) async fn inspect(&mut self) -> Comparison {
         self.inspect_scheduled().await?;
         self.inspect_maintenance().await?;
         for queue in self.names.queues.clone() {
@@ -44,11 +44,11 @@ impl World<'_> {
             let store = self.store.queue(&queue).await.map_err(failed)?;
             same("whether the queue exists", oracle.is_some(), store.is_some())?;
             let partitions = &self.names.partitions;
-            let oracle = self.oracle.room(&queue, partitions).await.map_err(failed)?;
-            let store = self.store.room(&queue, partitions).await.map_err(failed)?;
-            same(&format!("room of {queue}"), oracle, store)?;
+            let oracle = self.oracle.capacity(&queue, partitions).await.map_err(failed)?;
+            let store = self.store.capacity(&queue, partitions).await.map_err(failed)?;
+            same(&format!("fill level of {queue}"), oracle, store)?;
             self.inspect_list(&queue).await?;
-            self.inspect_tally(&queue).await?;
+            self.inspect_counts(&queue).await?;
         }
         for group in self.names.groups.clone() {
             self.inspect_group(&group).await?;
@@ -59,10 +59,11 @@ impl World<'_> {
         Ok(())
     }
 
-    async fn inspect_group(&self, group: &GroupName) -> Same {
+    async fn inspect_group(&self, group: &GroupName) -> Comparison {
         let oracle = self.oracle.groups(Some(group)).await.map_err(failed)?;
         let store = self.store.groups(Some(group)).await.map_err(failed)?;
-        // Queue mode has begun in queues of other cases too, and may begin with its queue.
+        // The group of queue mode also exists in queues of other cases, and a store may create it
+        // together with its queue.
         let ours = |detail: &&GroupDetail| {
             !group.is_queue_mode() || oracle.iter().any(|other| other.queue == detail.queue)
         };
@@ -70,7 +71,7 @@ impl World<'_> {
             let counts = [detail.partitions, detail.partitions_behind, detail.lag, detail.leases];
             (detail.group.clone(), detail.queue.clone(), counts)
         };
-        let polls = |skew: Skew, detail: &GroupDetail| {
+        let polls = |skew: QueueSkew, detail: &GroupDetail| {
             let idle_since = detail.idle_since.map(|since| skew.to_oracle(since));
             (detail.queue.clone(), skew.to_oracle(detail.polled_at), idle_since)
         };
@@ -108,7 +109,7 @@ impl World<'_> {
         same("lagging partitions", oracle, store)
     }
 
-    async fn inspect_messages(&self, hold: &Hold) -> Same {
+    async fn inspect_messages(&self, hold: &QueueHold) -> Comparison {
         for id in hold.messages.iter().take(3) {
             let oracle = find(&self.oracle, hold.oracle.partition, id).await?;
             let store = find(self.store.as_ref(), hold.store.partition, id).await?;
@@ -134,7 +135,7 @@ impl World<'_> {
     }
 }
 
-fn plain_partitions(skew: Skew, partitions: Vec<GroupPartition>) -> Vec<GroupPartition> {
+fn plain_partitions(skew: QueueSkew, partitions: Vec<GroupPartition>) -> Vec<GroupPartition> {
     partitions.into_iter().map(|partition| skew.group_partition(partition)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Messages on both sides: interventions, cleared queues, looks.
+//! Messages on both sides: interventions, deletions and lists.
 
 use wakeline_core::{Change, PartitionId, PartitionName, QueueName, TransactionId};
 use wakeline_store::{
@@ -6,12 +6,12 @@ use wakeline_store::{
     Store,
 };
 
-use super::compare::{Same, same};
-use super::op::Place;
-use super::side::{Handle, Skew};
-use super::world::{World, failed};
+use super::compare::{Comparison, same};
+use super::op::MessageTarget;
+use super::side::{Handle, QueueSkew};
+use super::world::{QueueWorld, failed};
 
-impl World<'_> {
+impl QueueWorld<'_> {
     pub(super) async fn intervene(
         &mut self,
         hold: usize,
@@ -25,9 +25,12 @@ impl World<'_> {
             partition: handle.partition,
             transaction_id: id.clone(),
         };
-        let what = || match bury {
-            true => Intervention::Bury { error: Some("by hand".to_owned()) },
-            false => Intervention::Retry,
+        let what = || {
+            if bury {
+                Intervention::GiveUp { error: Some("by hand".to_owned()) }
+            } else {
+                Intervention::Retry
+            }
         };
         let oracle = self.oracle.intervene(key(&hold.oracle), group, what()).await;
         let store = self.store.intervene(key(&hold.store), group, what()).await;
@@ -39,7 +42,7 @@ impl World<'_> {
     /// Deletes messages of a partition, one after the other.
     pub(super) async fn delete_messages(
         &mut self,
-        place: Place,
+        place: MessageTarget,
         picks: &[usize],
     ) -> Result<Vec<Change>, String> {
         let (queue, name) =
@@ -49,7 +52,7 @@ impl World<'_> {
             .await?
             .zip(partition_id(store, queue, name).await?);
         let Some((of_oracle, of_store)) = ids else { return Ok(Vec::new()) };
-        let mut told = Vec::new();
+        let mut all_changes = Vec::new();
         for pick in picks {
             let filter = MessageFilter {
                 queue: Some(queue.clone()),
@@ -57,32 +60,33 @@ impl World<'_> {
                 ..Default::default()
             };
             let stored = self.oracle.browse(filter, None, 1_000).await.map_err(failed)?.messages;
-            let id = match stored.is_empty() {
-                true => TransactionId::new("recurring-0").expect("a short id"),
-                false => stored[pick % stored.len()].transaction_id.clone(),
+            let id = if stored.is_empty() {
+                TransactionId::new("recurring-0").expect("a short id")
+            } else {
+                stored[pick % stored.len()].transaction_id.clone()
             };
             let key = |partition| MessageKey { partition, transaction_id: id.clone() };
             let oracle = self.oracle.delete_message(key(of_oracle)).await.map_err(failed)?;
             let (existed, changes) = store.delete_message(key(of_store)).await.map_err(failed)?;
-            same("whether there was such a message", oracle.0, existed)?;
-            told.extend(changes);
+            same("whether the message existed", oracle.0, existed)?;
+            all_changes.extend(changes);
         }
-        Ok(told)
+        Ok(all_changes)
     }
 
-    pub(super) async fn clear(&mut self, queue: usize, dead_letters: bool) -> Same {
+    pub(super) async fn clear(&mut self, queue: usize, dead_letters: bool) -> Comparison {
         let queue = &self.names.queues[queue];
         let oracle = self.oracle.clear_queue(queue, dead_letters).await.map_err(failed)?;
         let store = self.store.clear_queue(queue, dead_letters).await.map_err(failed)?;
-        same("messages that went", oracle, store)
+        same("number of cleared messages", oracle, store)
     }
 
-    /// All messages of a queue that can be listed.
-    pub(super) async fn inspect_list(&self, queue: &QueueName) -> Same {
-        let oracle = list(&self.oracle, queue, Skew(0)).await?;
+    /// Compares the lists of all messages of a queue.
+    pub(super) async fn inspect_list(&self, queue: &QueueName) -> Comparison {
+        let oracle = list(&self.oracle, queue, QueueSkew(0)).await?;
         let store: &dyn Store = self.store.as_ref();
         let store = list(store, queue, self.skew).await?;
-        // Queue mode may have begun with its queue.
+        // A store may create the group of queue mode together with its queue.
         let known: Vec<_> = oracle.iter().flat_map(|one| &one.groups).map(|one| &one.0).collect();
         let mut plain = store.clone();
         for message in &mut plain {
@@ -105,7 +109,7 @@ async fn partition_id<S: QueueMessages + ?Sized>(
 async fn list<S: QueueMessages + ?Sized>(
     store: &S,
     queue: &QueueName,
-    skew: Skew,
+    skew: QueueSkew,
 ) -> Result<Vec<ListedMessage>, String> {
     let filter = MessageFilter { queue: Some(queue.clone()), ..MessageFilter::default() };
     let pending = MessageFilter { state: Some(MessageState::Pending), ..filter.clone() };

@@ -1,16 +1,17 @@
-//! Random sequences on the oracle and on a store, side by side.
+//! Random sequences of queue operations on the oracle and on a store, side by side.
 //!
 //! # Where it sits
-//! A store's tests call [`run`]. Every answer of the store is compared with the oracle's; what the
-//! rules leave open (which of two partitions that became due at the same moment goes first, how
+//! A store's tests call [`run`]. Every reply of the store is compared with the oracle's. What the
+//! rules leave open (which of two partitions that became due at the same time comes first, how
 //! early a next-due time may be) is checked against the rules instead.
 //!
 //! # Invariants
-//! * A failure prints the smallest sequence that shows it, and the seed that leads to it again.
-//! * All cases of a run share one store: each has names of its own.
+//! * A failure prints the smallest failing sequence, and the seed that reproduces it.
+//! * All cases of a run share one store, so each case uses its own names.
 
 mod claims;
 mod compare;
+mod counts;
 mod dead;
 mod inspect;
 mod maintain;
@@ -19,7 +20,6 @@ mod op;
 mod schedules;
 mod settles;
 mod side;
-mod tally;
 mod world;
 
 use crate::cases::Cases;
@@ -29,15 +29,15 @@ use crate::conformance::StoreUnderTest;
 /// by default) on the store and on the oracle.
 ///
 /// # Panics
-/// If the store's answers differ from what the rules allow.
+/// If the store's replies differ from what the rules allow.
 pub fn run<S: StoreUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
     run_at_least(0, make);
 }
 
-/// The same, with at least so many sequences: for what random ones rarely meet.
+/// Like [`run`], but with at least `least` sequences, for situations that are rare at random.
 ///
 /// # Panics
-/// If the store's answers differ from what the rules allow.
+/// If the store's replies differ from what the rules allow.
 pub fn run_at_least<S: StoreUnderTest + 'static>(least: u32, make: impl AsyncFnOnce() -> S) {
     let mut cases = Cases::from_env();
     cases.cases = cases.cases.max(least);

@@ -1,11 +1,11 @@
-//! What a random sequence is made of.
+//! The operations of random sequences.
 //!
-//! Operations name queues, partitions, groups and leases by small numbers, which are resolved
-//! when they run: so a sequence stays meaningful when shrinking removes a part of it.
+//! Operations name queues, partitions, groups and leases by small numbers that are resolved when
+//! the operation runs, so a sequence stays meaningful when shrinking removes a part of it.
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use wakeline_core::{Backoff, Fencing, MessageOrder, PartitionName, QueueOptions, Verdict};
+use wakeline_core::{Fencing, MessageOrder, PartitionName, QueueOptions, RetryBackoff, Verdict};
 use wakeline_store::{PushGate, SetMaintenance};
 
 /// Number of queues in a sequence.
@@ -14,17 +14,17 @@ pub(super) const QUEUES: usize = 2;
 pub(super) const PARTITIONS: usize = 3;
 /// Number of groups; the first is queue mode.
 pub(super) const GROUPS: usize = 3;
-/// Dedup window of all queues, so that transaction ids recur.
+/// Deduplication window of all queues; it is short, so that transaction ids recur.
 pub(super) const DEDUP_SECS: u32 = 20;
 
-/// A partition of a queue.
+/// The numbers of a queue and of one of its partitions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MessageTarget {
     pub(super) queue: usize,
     pub(super) partition: usize,
 }
 
-/// The names of partitions.
+/// Returns the name of the n-th partition.
 pub(super) fn partition(n: usize) -> PartitionName {
     match n {
         0 => PartitionName::default_partition(),
@@ -32,7 +32,7 @@ pub(super) fn partition(n: usize) -> PartitionName {
     }
 }
 
-/// Where a group begins.
+/// The position at which a group starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Begin {
     All,
@@ -40,7 +40,7 @@ pub(super) enum Begin {
     FromMsAgo(u64),
 }
 
-/// How much a request takes.
+/// The group of a claim, and how much the claim requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Portion {
     pub(super) group: usize,
@@ -49,15 +49,15 @@ pub(super) struct Portion {
     pub(super) begin: Begin,
 }
 
-/// Under which token a message is settled.
+/// The token with which a message is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fence {
     Own,
     None,
-    Foreign,
+    OtherLease,
 }
 
-/// One settlement: of a message of a lease, counted back from the newest.
+/// One settlement of a message. Its lease is counted back from the newest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settling {
     pub(super) hold: usize,
@@ -67,10 +67,10 @@ pub(super) struct Settling {
     pub(super) fence: Fence,
 }
 
-/// One message for later, of a recurring transaction id, perhaps with the key of a timer.
+/// One scheduled message with a recurring transaction id, and perhaps with the key of a timer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scheduling {
-    pub(super) place: Place,
+    pub(super) place: MessageTarget,
     pub(super) id: u8,
     pub(super) key: Option<u8>,
     pub(super) ms: u64,
@@ -78,59 +78,59 @@ pub(super) struct Scheduling {
 
 /// One step of a sequence.
 #[derive(Debug, Clone)]
-pub(super) enum Op {
-    /// Pushes fresh transaction ids to one partition.
-    PushFresh { place: Place, count: usize },
-    /// Pushes transaction ids of a small set, which recur.
-    PushRecurring(Vec<(Place, u8)>),
-    /// Claims of one partition.
-    Claim { place: Place, portion: Portion },
+pub(super) enum QueueOp {
+    /// Pushes messages with new transaction ids to one partition.
+    PushFresh { place: MessageTarget, count: usize },
+    /// Pushes messages with transaction ids from a small set, so that they recur.
+    PushRecurring(Vec<(MessageTarget, u8)>),
+    /// Claims from one partition.
+    Claim { place: MessageTarget, portion: Portion },
     /// Claims all that is due in one queue, or in both.
     ClaimAll { queue: Option<usize>, partitions: u32, portion: Portion },
     /// Settles some messages.
     Settle(Vec<Settling>),
     /// Settles all messages of a lease, forwards or backwards.
     SettleAll { hold: usize, verdict: Verdict, backwards: bool },
-    /// Gives leases back.
+    /// Releases leases.
     Release(Vec<usize>),
     /// Extends a lease.
     Extend { hold: usize, secs: u64 },
     /// Pushes to partitions that exist, and settles.
-    Transact { pushes: Vec<(Place, u8)>, settles: Vec<Settling> },
-    /// Schedules messages and takes timers back, by queue and key.
+    Transact { pushes: Vec<(MessageTarget, u8)>, settles: Vec<Settling> },
+    /// Schedules messages, and cancels timers by queue and key.
     Schedule { picks: Vec<Scheduling>, cancels: Vec<(usize, u8)> },
     /// Replaces a queue's options.
     Configure { queue: usize, options: QueueOptions },
     /// Deletes a queue.
     DeleteQueue(usize),
-    /// Forgets a group, in one queue or in all.
+    /// Deletes a group, in one queue or in all.
     DeleteGroup { group: usize, queue: Option<usize> },
     /// Moves a group, in one queue or in all, in one partition or in all.
     Seek { group: usize, queue: Option<usize>, partition: Option<usize>, to: Begin },
     /// Redrives the dead letters of a queue, or those of one group there.
     Redrive { queue: usize, group: Option<usize> },
-    /// Retries a message of a lease, or gives it up.
+    /// Retries a message of a lease, or makes it a dead letter.
     Intervene { hold: usize, message: usize, bury: bool },
     /// Deletes messages of a partition, counted back from the newest.
-    Delete { place: Place, picks: Vec<usize> },
+    Delete { place: MessageTarget, picks: Vec<usize> },
     /// Removes all messages of a queue, and perhaps its dead letters.
     Clear { queue: usize, dead_letters: bool },
     /// Purges the dead letters of a group in a queue.
     Purge { queue: usize, group: usize },
-    /// Moves the clock on.
+    /// Advances the clock.
     Advance { ms: u64 },
-    /// Moves the clock to the moment at which a cursor has something, or next to it.
-    AdvanceToDue { place: Place, group: usize, beside_ms: i64 },
-    /// Holds pushes back, refuses them, pauses claims; or ends that.
+    /// Advances the clock to the due time of a cursor, or a millisecond off it.
+    AdvanceToDue { place: MessageTarget, group: usize, beside_ms: i64 },
+    /// Holds or refuses pushes, pauses claims, or ends the maintenance.
     Maintain(SetMaintenance),
-    /// Does all the housekeeping there is.
+    /// Does all housekeeping.
     Housekeep,
-    /// Compares all that can be listed.
+    /// Compares everything that can be listed.
     Inspect,
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    (0..QUEUES, 0..PARTITIONS).prop_map(|(queue, partition)| Place { queue, partition })
+fn place() -> impl Strategy<Value = MessageTarget> {
+    (0..QUEUES, 0..PARTITIONS).prop_map(|(queue, partition)| MessageTarget { queue, partition })
 }
 
 fn portion() -> impl Strategy<Value = Portion> {
@@ -162,14 +162,14 @@ fn hold() -> impl Strategy<Value = usize> {
 
 fn settling() -> impl Strategy<Value = Settling> {
     let fence =
-        prop_oneof![12 => Just(Fence::Own), 1 => Just(Fence::None), 1 => Just(Fence::Foreign)];
+        prop_oneof![12 => Just(Fence::Own), 1 => Just(Fence::None), 1 => Just(Fence::OtherLease)];
     let message = prop_oneof![6 => 0usize..6, 1 => 6usize..300];
     (hold(), message, verdict(), any::<bool>(), fence).prop_map(
         |(hold, message, verdict, error, fence)| Settling { hold, message, verdict, error, fence },
     )
 }
 
-fn recurring(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Place, u8)>> {
+fn recurring(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(MessageTarget, u8)>> {
     prop::collection::vec((place(), 0u8..6), len)
 }
 
@@ -194,7 +194,7 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
         prop::bool::weighted(0.4),
         (select(vec![0u32, 7, 25]), select(vec![0u32, 3, 22])),
     );
-    // Stores count against limits of size; it is their callers who hold to them.
+    // Stores only count the messages; the size limits are enforced by their callers.
     let sizes = (select(vec![0u64, 5, 100]), select(vec![0u64, 3, 100]), select(vec![0u32, 4]));
     let idle = select(vec![0u32, 8, 40]);
     let ranks = prop::collection::btree_map(0..PARTITIONS, -1i32..2, 0..PARTITIONS);
@@ -212,7 +212,11 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
                 retry_limit: tries.1,
                 retry_delay_ms: tries.2,
                 retry_delay_ms_max: growth.0,
-                retry_backoff: if growth.1 { Backoff::Exponential } else { Backoff::Fixed },
+                retry_backoff: if growth.1 {
+                    RetryBackoff::Exponential
+                } else {
+                    RetryBackoff::Fixed
+                },
                 dead_letters: growth.2,
                 priority: time.0,
                 delay_secs: time.1,
@@ -240,68 +244,70 @@ fn maintenance() -> impl Strategy<Value = SetMaintenance> {
     (pushes, pops_paused).prop_map(|(pushes, pops_paused)| SetMaintenance { pushes, pops_paused })
 }
 
-fn work() -> impl Strategy<Value = Op> {
+fn work() -> impl Strategy<Value = QueueOp> {
     let count = prop_oneof![8 => 1usize..6, 2 => 90usize..110, 1 => 110usize..250];
     let pick = prop_oneof![6 => 0usize..6, 1 => 6usize..300];
     prop_oneof![
-        4 => (place(), count).prop_map(|(place, count)| Op::PushFresh { place, count }),
-        3 => recurring(1..8).prop_map(Op::PushRecurring),
-        8 => (place(), portion()).prop_map(|(place, portion)| Op::Claim { place, portion }),
+        4 => (place(), count).prop_map(|(place, count)| QueueOp::PushFresh { place, count }),
+        3 => recurring(1..8).prop_map(QueueOp::PushRecurring),
+        8 => (place(), portion()).prop_map(|(place, portion)| QueueOp::Claim { place, portion }),
         3 => (prop::option::of(0..QUEUES), 1u32..4, portion()).prop_map(
-            |(queue, partitions, portion)| Op::ClaimAll { queue, partitions, portion }
+            |(queue, partitions, portion)| QueueOp::ClaimAll { queue, partitions, portion }
         ),
-        7 => prop::collection::vec(settling(), 1..6).prop_map(Op::Settle),
+        7 => prop::collection::vec(settling(), 1..6).prop_map(QueueOp::Settle),
         3 => (hold(), verdict(), any::<bool>())
-            .prop_map(|(hold, verdict, backwards)| Op::SettleAll { hold, verdict, backwards }),
-        2 => prop::collection::vec(hold(), 1..3).prop_map(Op::Release),
-        2 => (hold(), 0u64..60).prop_map(|(hold, secs)| Op::Extend { hold, secs }),
+            .prop_map(|(hold, verdict, backwards)| QueueOp::SettleAll { hold, verdict, backwards }),
+        2 => prop::collection::vec(hold(), 1..3).prop_map(QueueOp::Release),
+        2 => (hold(), 0u64..60).prop_map(|(hold, secs)| QueueOp::Extend { hold, secs }),
         2 => (recurring(0..4), prop::collection::vec(settling(), 0..4))
-            .prop_map(|(pushes, settles)| Op::Transact { pushes, settles }),
+            .prop_map(|(pushes, settles)| QueueOp::Transact { pushes, settles }),
         2 => (0..QUEUES, prop::option::weighted(0.3, 0..GROUPS))
-            .prop_map(|(queue, group)| Op::Redrive { queue, group }),
+            .prop_map(|(queue, group)| QueueOp::Redrive { queue, group }),
         2 => (
             prop::collection::vec(scheduling(), 0..5),
             prop::collection::vec((0..QUEUES, 0u8..3), 0..2),
         )
-            .prop_map(|(picks, cancels)| Op::Schedule { picks, cancels }),
+            .prop_map(|(picks, cancels)| QueueOp::Schedule { picks, cancels }),
         2 => (hold(), 0usize..6, any::<bool>())
-            .prop_map(|(hold, message, bury)| Op::Intervene { hold, message, bury }),
+            .prop_map(|(hold, message, bury)| QueueOp::Intervene { hold, message, bury }),
         2 => (place(), prop::collection::vec(pick, 1..5))
-            .prop_map(|(place, picks)| Op::Delete { place, picks }),
+            .prop_map(|(place, picks)| QueueOp::Delete { place, picks }),
     ]
 }
 
-fn rarity() -> impl Strategy<Value = Op> {
+fn rarity() -> impl Strategy<Value = QueueOp> {
     prop_oneof![
         5 => (0..QUEUES, options())
-            .prop_map(|(queue, options)| Op::Configure { queue, options }),
-        1 => (0..QUEUES).prop_map(Op::DeleteQueue),
+            .prop_map(|(queue, options)| QueueOp::Configure { queue, options }),
+        1 => (0..QUEUES).prop_map(QueueOp::DeleteQueue),
         1 => (0..GROUPS, prop::option::of(0..QUEUES))
-            .prop_map(|(group, queue)| Op::DeleteGroup { group, queue }),
+            .prop_map(|(group, queue)| QueueOp::DeleteGroup { group, queue }),
         2 => (0..GROUPS, prop::option::of(0..QUEUES), prop::option::of(0..PARTITIONS), begin())
-            .prop_map(|(group, queue, partition, to)| Op::Seek { group, queue, partition, to }),
-        1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| Op::Purge { queue, group }),
+            .prop_map(|(group, queue, partition, to)| {
+                QueueOp::Seek { group, queue, partition, to }
+            }),
+        1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| QueueOp::Purge { queue, group }),
         1 => (0..QUEUES, any::<bool>())
-            .prop_map(|(queue, dead_letters)| Op::Clear { queue, dead_letters }),
-        4 => maintenance().prop_map(Op::Maintain),
-        4 => Just(Op::Inspect),
-        4 => Just(Op::Housekeep),
+            .prop_map(|(queue, dead_letters)| QueueOp::Clear { queue, dead_letters }),
+        4 => maintenance().prop_map(QueueOp::Maintain),
+        4 => Just(QueueOp::Inspect),
+        4 => Just(QueueOp::Housekeep),
     ]
 }
 
-fn time() -> impl Strategy<Value = Op> {
+fn time() -> impl Strategy<Value = QueueOp> {
     let ms =
         select(vec![1u64, 500, 999, 1_000, 2_000, 3_999, 4_000, 10_000, 20_000, 20_001, 30_000]);
     prop_oneof![
-        1 => ms.prop_map(|ms| Op::Advance { ms }),
+        1 => ms.prop_map(|ms| QueueOp::Advance { ms }),
         2 => (place(), 0..GROUPS, -1i64..2).prop_map(
-            |(place, group, beside_ms)| Op::AdvanceToDue { place, group, beside_ms }
+            |(place, group, beside_ms)| QueueOp::AdvanceToDue { place, group, beside_ms }
         ),
     ]
 }
 
-/// A sequence, after the options of its queues.
-pub(super) fn sequences() -> impl Strategy<Value = (Vec<QueueOptions>, Vec<Op>)> {
+/// Generates the options of the queues, and a sequence.
+pub(super) fn sequences() -> impl Strategy<Value = (Vec<QueueOptions>, Vec<QueueOp>)> {
     let op = prop_oneof![9 => work(), 1 => rarity(), 3 => time()];
     (prop::collection::vec(options(), QUEUES), prop::collection::vec(op, 1..60))
 }

@@ -10,12 +10,12 @@ use wakeline_store::{
     ScheduledFilter, ScheduledMessage, TransactCommand, TransactOutcome, Transacted,
 };
 
-use super::compare::{Same, same};
+use super::compare::{Comparison, same};
 use super::maintain::agreed;
-use super::op::{Place, Scheduling};
-use super::world::{World, failed};
+use super::op::{MessageTarget, Scheduling};
+use super::world::{QueueWorld, failed};
 
-impl World<'_> {
+impl QueueWorld<'_> {
     /// Schedules and cancels in one transaction.
     pub(super) async fn schedule(
         &mut self,
@@ -53,33 +53,33 @@ impl World<'_> {
         Ok(store.changes)
     }
 
-    fn same_schedules(&self, oracle: &Transacted, store: &Transacted) -> Same {
+    fn same_schedules(&self, oracle: &Transacted, store: &Transacted) -> Comparison {
         same("number of schedules", oracle.schedules.len(), store.schedules.len())?;
         for (oracle, store) in oracle.schedules.iter().zip(&store.schedules) {
-            let told = |outcome: &ScheduleOutcome| match *outcome {
+            let plain = |outcome: &ScheduleOutcome| match *outcome {
                 ScheduleOutcome::Duplicate { id, .. } => (id, None),
                 ScheduleOutcome::Scheduled { id, deliver_at, replaced, .. } => {
                     (id, Some((deliver_at, replaced)))
                 }
             };
-            let (id, when) = told(store);
+            let (id, when) = plain(store);
             let when = when.map(|(at, replaced)| (self.skew.to_oracle(at), replaced));
-            same("what was scheduled", told(oracle), (id, when))?;
+            same("what was scheduled", plain(oracle), (id, when))?;
         }
         same("number of cancellations", oracle.cancels.len(), store.cancels.len())?;
         for (oracle, store) in oracle.cancels.iter().zip(&store.cancels) {
-            let told = |outcome: &CancelOutcome| match outcome {
+            let plain = |outcome: &CancelOutcome| match outcome {
                 CancelOutcome::Cancelled(named) => (0, Some(named.id)),
                 CancelOutcome::TooLate(named) => (1, Some(named.id)),
                 CancelOutcome::Absent => (2, None),
             };
-            same("what was cancelled", told(oracle), told(store))?;
+            same("what was cancelled", plain(oracle), plain(store))?;
         }
         Ok(())
     }
 
-    /// Whether a message that is due waits in a partition to be moved.
-    pub(super) async fn has_due(&self, place: Place) -> Result<bool, String> {
+    /// Returns whether a partition has a scheduled message that is due but not in the log yet.
+    pub(super) async fn has_due(&self, place: MessageTarget) -> Result<bool, String> {
         let queue = &self.names.queues[place.queue];
         let partition = &self.names.partitions[place.partition];
         let now = self.oracle.now();
@@ -90,10 +90,10 @@ impl World<'_> {
         Ok(found.iter().any(|one| one.partition == *partition && one.deliver_at <= now))
     }
 
-    /// The same messages wait, in each partition in the same order.
-    pub(super) async fn inspect_scheduled(&self) -> Same {
+    /// Compares the scheduled messages, which have the same order in each partition.
+    pub(super) async fn inspect_scheduled(&self) -> Comparison {
         for queue in &self.names.queues {
-            let told = |one: &ScheduledMessage| {
+            let plain = |one: &ScheduledMessage| {
                 (one.key.clone(), one.id, one.transaction_id.clone(), one.partition.clone())
             };
             let times = |one: &ScheduledMessage| (one.scheduled_at, one.deliver_at);
@@ -101,11 +101,11 @@ impl World<'_> {
             let mut store = self.store.scheduled(all_of(queue)).await.map_err(failed)?;
             oracle.sort_by(|a, b| a.partition.cmp(&b.partition));
             store.sort_by(|a, b| a.partition.cmp(&b.partition));
-            let by_oracle: Vec<_> = oracle.iter().map(|one| (told(one), times(one))).collect();
+            let by_oracle: Vec<_> = oracle.iter().map(|one| (plain(one), times(one))).collect();
             let by_store = store.iter().map(|one| {
                 let (scheduled_at, deliver_at) = times(one);
                 let at = (self.skew.to_oracle(scheduled_at), self.skew.to_oracle(deliver_at));
-                (told(one), at)
+                (plain(one), at)
             });
             same("what is scheduled", by_oracle, by_store.collect())?;
         }

@@ -7,13 +7,13 @@ use wakeline_store::{
     QueueStore as _, Refusal, SettleItem, TransactCommand, TransactOutcome, Transacted,
 };
 
-use super::compare::{Same, same, same_pushes, same_settlements};
+use super::compare::{Comparison, same, same_pushes, same_settlements};
 use super::maintain::agreed;
-use super::op::{Fence, Place, Settling};
-use super::side::{Handle, Hold};
-use super::world::{World, failed};
+use super::op::{Fence, MessageTarget, Settling};
+use super::side::{Handle, QueueHold};
+use super::world::{QueueWorld, failed};
 
-impl World<'_> {
+impl QueueWorld<'_> {
     pub(super) async fn settle(&mut self, settlings: &[Settling]) -> Result<Vec<Change>, String> {
         let (oracle, store) = self.items(settlings);
         self.settle_items(oracle, store).await
@@ -47,14 +47,14 @@ impl World<'_> {
     }
 
     pub(super) async fn release(&mut self, holds: &[usize]) -> Result<Vec<Change>, String> {
-        let holds: Vec<&Hold> = holds.iter().filter_map(|hold| self.hold(*hold)).collect();
+        let holds: Vec<&QueueHold> = holds.iter().filter_map(|hold| self.hold(*hold)).collect();
         let oracle = holds.iter().map(|hold| hold.oracle.lease.clone()).collect();
         let store = holds.iter().map(|hold| hold.store.lease.clone()).collect();
         self.oracle.release(oracle).await.map_err(failed)?;
         self.store.release(store).await.map_err(failed)
     }
 
-    pub(super) async fn extend(&mut self, hold: usize, secs: u64) -> Same {
+    pub(super) async fn extend(&mut self, hold: usize, secs: u64) -> Comparison {
         let Some(hold) = self.hold(hold).cloned() else { return Ok(()) };
         let span = Duration::from_secs(secs);
         let oracle = self.oracle.extend(hold.oracle.lease, span).await.map_err(failed)?;
@@ -67,11 +67,11 @@ impl World<'_> {
 
     pub(super) async fn transact(
         &mut self,
-        pushes: &[(Place, u8)],
+        pushes: &[(MessageTarget, u8)],
         settles: &[Settling],
     ) -> Result<Vec<Change>, String> {
-        // A refused transaction may leave an empty partition behind, so it makes none; and it may
-        // have moved what was due, so there is nothing.
+        // A refused transaction may still have created partitions or moved due messages, so it
+        // only pushes to partitions that exist and have no due message.
         let mut existing = Vec::new();
         for pick in pushes {
             if self.oracle.has_partition(
@@ -122,12 +122,12 @@ impl World<'_> {
         Ok(store.changes)
     }
 
-    /// The same settlements in the words of each side.
+    /// Returns the settlements for each side, with the ids of that side.
     fn items(&self, settlings: &[Settling]) -> (Vec<SettleItem>, Vec<SettleItem>) {
         let known = |settling: &Settling| Some((*settling, self.hold(settling.hold)?));
         let settlings: Vec<_> = settlings.iter().filter_map(known).collect();
-        let foreign = LeaseToken::generate();
-        let item = |(settling, hold): &(Settling, &Hold), handle: &Handle| {
+        let wrong = LeaseToken::generate();
+        let item = |(settling, hold): &(Settling, &QueueHold), handle: &Handle| {
             let unknown = TransactionId::new("unknown").expect("a short id");
             SettleItem {
                 partition: handle.partition,
@@ -135,7 +135,7 @@ impl World<'_> {
                 token: match settling.fence {
                     Fence::Own => Some(hold.token),
                     Fence::None => None,
-                    Fence::Foreign => Some(foreign),
+                    Fence::OtherLease => Some(wrong),
                 },
                 transaction_id: hold.messages.get(settling.message).cloned().unwrap_or(unknown),
                 verdict: settling.verdict,

@@ -1,4 +1,4 @@
-//! The names and times that both sides of a comparison share, and those that differ.
+//! The names, times and handles of the two sides of a comparison.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use wakeline_core::{
 };
 use wakeline_store::{DeadLetter, Delivered, GroupPartition, LedgerEntry};
 
-use super::op::{GROUPS, PARTITIONS, Place, QUEUES, partition};
+use super::op::{GROUPS, MessageTarget, PARTITIONS, QUEUES, partition};
 
-/// What a sequence calls its things.
-pub(super) struct Names {
+/// The names that a sequence uses.
+pub(super) struct QueueNames {
     pub(super) queues: Vec<QueueName>,
     pub(super) partitions: Vec<PartitionName>,
     pub(super) groups: Vec<GroupName>,
     pub(super) namespace: Namespace,
 }
 
-impl Names {
-    /// Names that no other case uses.
+impl QueueNames {
+    /// Generates names that no other case uses.
     pub(super) fn fresh() -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let namespace = Namespace::new(&unique).expect("a short name");
@@ -36,25 +36,30 @@ impl Names {
         }
     }
 
-    pub(super) fn places() -> impl Iterator<Item = Place> {
-        (0..QUEUES)
-            .flat_map(|queue| (0..PARTITIONS).map(move |partition| Place { queue, partition }))
+    pub(super) fn places() -> impl Iterator<Item = MessageTarget> {
+        (0..QUEUES).flat_map(|queue| {
+            (0..PARTITIONS).map(move |partition| MessageTarget { queue, partition })
+        })
     }
 
-    pub(super) fn place(&self, queue: &QueueName, partition: &PartitionName) -> Option<Place> {
-        Some(Place {
+    pub(super) fn place(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+    ) -> Option<MessageTarget> {
+        Some(MessageTarget {
             queue: self.queues.iter().position(|name| name == queue)?,
             partition: self.partitions.iter().position(|name| name == partition)?,
         })
     }
 
-    pub(super) fn line(&self, place: Place, group: usize) -> QueueLine {
+    pub(super) fn line(&self, place: MessageTarget, group: usize) -> QueueLine {
         let queue = self.queues[place.queue].clone();
         let selector = Selector::Partition(queue, self.partitions[place.partition].clone());
         QueueLine { selector, group: self.groups[group].clone() }
     }
 
-    /// A queue, or both of them by their namespace.
+    /// Returns the line of one queue, or of both queues by their namespace.
     pub(super) fn wide_line(&self, queue: Option<usize>, group: usize) -> QueueLine {
         let selector = match queue {
             Some(queue) => Selector::Queue(self.queues[queue].clone()),
@@ -63,18 +68,18 @@ impl Names {
         QueueLine { selector, group: self.groups[group].clone() }
     }
 
-    /// Every cursor that there can be, as a line.
+    /// Returns a line for every possible cursor.
     pub(super) fn all_lines(&self) -> Vec<QueueLine> {
         let groups = |place| (0..GROUPS).map(move |group| self.line(place, group));
         Self::places().flat_map(groups).collect()
     }
 }
 
-/// How the store's clock differs from the oracle's.
+/// By how many microseconds the store's clock is ahead of the oracle's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Skew(pub(super) i64);
+pub(super) struct QueueSkew(pub(super) i64);
 
-impl Skew {
+impl QueueSkew {
     pub(super) fn group_partition(self, partition: GroupPartition) -> GroupPartition {
         GroupPartition {
             partition_id: PartitionId(0),
@@ -85,21 +90,21 @@ impl Skew {
         }
     }
 
-    /// A moment of the store's, by the oracle's clock.
-    pub(super) fn to_oracle(self, moment: Timestamp) -> Timestamp {
-        Timestamp(moment.0 - self.0)
+    /// Converts a time of the store's clock to the oracle's.
+    pub(super) fn to_oracle(self, time: Timestamp) -> Timestamp {
+        Timestamp(time.0 - self.0)
     }
 
-    /// A moment of the oracle's, by the store's clock.
-    pub(super) fn to_store(self, moment: Timestamp) -> Timestamp {
-        Timestamp(moment.0 + self.0)
+    /// Converts a time of the oracle's clock to the store's.
+    pub(super) fn to_store(self, time: Timestamp) -> Timestamp {
+        Timestamp(time.0 + self.0)
     }
 
     pub(super) fn delivered(self, message: &Delivered) -> Delivered {
         Delivered { created_at: self.to_oracle(message.created_at), ..message.clone() }
     }
 
-    /// Deliveries that were offered and ended at the same moments come in any order.
+    /// Converts and sorts ledger entries, because entries with equal times come in any order.
     pub(super) fn ledger(self, entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
         let plain = |entry: LedgerEntry| LedgerEntry {
             offered_at: self.to_oracle(entry.offered_at),
@@ -131,7 +136,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// The part of a lease that is about its n-th partition.
+    /// Returns the part of a lease that covers its n-th partition.
     pub(super) fn of(lease: &LeaseId, n: usize) -> Self {
         let cursor: CursorId = lease.cursors[n];
         let lease = LeaseId { token: lease.token, cursors: vec![cursor] };
@@ -139,9 +144,9 @@ impl Handle {
     }
 }
 
-/// A cursor that was leased on both sides; possibly no longer.
+/// A cursor that was leased on both sides. The lease may have ended.
 #[derive(Debug, Clone)]
-pub(super) struct Hold {
+pub(super) struct QueueHold {
     pub(super) group: usize,
     pub(super) token: LeaseToken,
     pub(super) oracle: Handle,
@@ -149,7 +154,7 @@ pub(super) struct Hold {
     pub(super) messages: Vec<TransactionId>,
 }
 
-/// The moment so long ago.
+/// The time so long ago.
 pub(super) fn ago(now: Timestamp, ms: u64) -> Timestamp {
     let micros = i64::try_from(Duration::from_millis(ms).as_micros()).expect("a short time");
     Timestamp(now.0 - micros)

@@ -10,10 +10,10 @@ use wakeline_store::{
     QueueKeeper as _, QueueStore as _, Seek, SeekTo, Store, StoreError,
 };
 
-use super::compare::{Same, same, same_pushes, sweep_is_not_late, told_of_what_became_due};
+use super::compare::{Comparison, check_due_notifications, same, same_pushes, sweep_is_not_late};
 use super::maintain::agreed;
-use super::op::{Begin, Op, Place};
-use super::side::{Hold, Names, Skew, ago};
+use super::op::{Begin, MessageTarget, QueueOp};
+use super::side::{QueueHold, QueueNames, QueueSkew, ago};
 use crate::conformance::{StoreUnderTest, housekeep_all};
 use crate::oracle::MemoryStore;
 
@@ -21,13 +21,13 @@ use crate::oracle::MemoryStore;
 const HOLDS_MAX: usize = 24;
 
 /// Both sides, and what is known of them.
-pub(super) struct World<'a> {
+pub(super) struct QueueWorld<'a> {
     fixture: &'a dyn StoreUnderTest,
     pub(super) store: Arc<dyn Store>,
     pub(super) oracle: MemoryStore,
-    pub(super) names: Names,
-    pub(super) skew: Skew,
-    pub(super) holds: Vec<Hold>,
+    pub(super) names: QueueNames,
+    pub(super) skew: QueueSkew,
+    pub(super) holds: Vec<QueueHold>,
     lines: Vec<QueueLine>,
     pushed: u64,
 }
@@ -36,9 +36,9 @@ pub(super) struct World<'a> {
 pub(super) async fn replay(
     fixture: &dyn StoreUnderTest,
     options: Vec<QueueOptions>,
-    ops: &[Op],
-) -> Same {
-    let mut world = World::begin(fixture).await?;
+    ops: &[QueueOp],
+) -> Comparison {
+    let mut world = QueueWorld::begin(fixture).await?;
     let outcome = world.run(options, ops).await;
     world.end().await;
     outcome
@@ -49,8 +49,8 @@ pub(super) fn failed(error: StoreError) -> String {
     format!("the store failed: {error:?}")
 }
 
-impl<'a> World<'a> {
-    async fn run(&mut self, options: Vec<QueueOptions>, ops: &[Op]) -> Same {
+impl<'a> QueueWorld<'a> {
+    async fn run(&mut self, options: Vec<QueueOptions>, ops: &[QueueOp]) -> Comparison {
         // Sweeps count as polls: without them the last group is idle at times.
         if options.iter().any(|options| options.group_idle_secs > 0) {
             let last = self.names.groups.last().cloned();
@@ -62,11 +62,11 @@ impl<'a> World<'a> {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
         }
-        self.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+        self.step(&QueueOp::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
     }
 
     async fn begin(fixture: &'a dyn StoreUnderTest) -> Result<Self, String> {
-        let (store, oracle, names) = (fixture.store(), MemoryStore::new(), Names::fresh());
+        let (store, oracle, names) = (fixture.store(), MemoryStore::new(), QueueNames::fresh());
         let queue = clock_queue(&names);
         let item = push_item(&queue, &names, 0, "clock".to_owned());
         store.push(vec![item]).await.map_err(failed)?;
@@ -87,13 +87,15 @@ impl<'a> World<'a> {
             further: false,
         };
         let outcome = store.claim(vec![claim]).await.map_err(failed)?.remove(0);
-        let grant = outcome.grants[0].as_ref().ok_or("the store does not give what was pushed")?;
-        let skew = Skew(grant.partitions[0].messages[0].created_at.0 - oracle.now().0);
+        let result =
+            outcome.results[0].as_ref().ok_or("the store does not give what was pushed")?;
+        let skew = QueueSkew(result.partitions[0].messages[0].created_at.0 - oracle.now().0);
         let lines = names.all_lines();
         Ok(Self { fixture, store, oracle, names, skew, holds: Vec::new(), lines, pushed: 0 })
     }
 
-    /// Leaves the store small for the next case. What it made of the sequence is told already.
+    /// Leaves the store small for the next case. The results of the sequence have been compared
+    /// before.
     async fn end(self) {
         self.reopen().await;
         for queue in [clock_queue(&self.names)].iter().chain(&self.names.queues) {
@@ -101,101 +103,103 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One operation; then nothing may be late, and nobody may have missed a change.
-    async fn step(&mut self, op: &Op) -> Same {
+    /// Applies one operation. Afterwards no due time may be late, and no waiter may have missed a
+    /// change.
+    async fn step(&mut self, op: &QueueOp) -> Comparison {
         let lines = self.lines.clone();
         let before = self.oracle.sweep(lines.clone()).await.map_err(failed)?;
         let changes = self.apply(op).await?;
         let after = self.oracle.sweep(lines.clone()).await.map_err(failed)?;
         if let Some(changes) = changes {
-            told_of_what_became_due(&lines, &before, &after, &changes)?;
+            check_due_notifications(&lines, &before, &after, &changes)?;
         }
         let store = self.store.sweep(lines.clone()).await.map_err(failed)?;
         sweep_is_not_late(&lines, &after, &store)
     }
 
-    /// Returns what the store tells its waiters, where it can.
-    async fn apply(&mut self, op: &Op) -> Result<Option<Vec<Change>>, String> {
+    /// Applies an operation and returns the changes that the store reported, where it can.
+    async fn apply(&mut self, op: &QueueOp) -> Result<Option<Vec<Change>>, String> {
         // Stores and oracle pass over what is past its time when they come upon it. Where it
         // could be seen who came upon what, all of it is done before.
-        let told = match op {
-            Op::Configure { .. }
-            | Op::DeleteGroup { .. }
-            | Op::Seek { .. }
-            | Op::Redrive { .. }
-            | Op::Delete { .. }
-            | Op::Inspect => self.housekeep().await?,
+        let reported = match op {
+            QueueOp::Configure { .. }
+            | QueueOp::DeleteGroup { .. }
+            | QueueOp::Seek { .. }
+            | QueueOp::Redrive { .. }
+            | QueueOp::Delete { .. }
+            | QueueOp::Inspect => self.housekeep().await?,
             _ => Vec::new(),
         };
         let changes = self.apply_alone(op).await?;
-        Ok(changes.map(|changes| [told, changes].concat()))
+        Ok(changes.map(|changes| [reported, changes].concat()))
     }
 
-    async fn apply_alone(&mut self, op: &Op) -> Result<Option<Vec<Change>>, String> {
+    async fn apply_alone(&mut self, op: &QueueOp) -> Result<Option<Vec<Change>>, String> {
         match op {
-            Op::PushFresh { place, count } => {
+            QueueOp::PushFresh { place, count } => {
                 let items = (0..*count).map(|_| self.fresh_item(*place)).collect();
                 return self.push(items).await.map(Some);
             }
-            Op::PushRecurring(picks) => {
+            QueueOp::PushRecurring(picks) => {
                 let items = self.recurring_items(picks);
                 return self.push(items).await.map(Some);
             }
-            Op::Claim { place, portion } => self.claim(*place, *portion).await?,
-            Op::ClaimAll { queue, partitions, portion } => {
+            QueueOp::Claim { place, portion } => self.claim(*place, *portion).await?,
+            QueueOp::ClaimAll { queue, partitions, portion } => {
                 self.claim_all(*queue, *partitions, *portion).await?;
             }
-            Op::Settle(settlings) => return self.settle(settlings).await.map(Some),
-            Op::SettleAll { hold, verdict, backwards } => {
+            QueueOp::Settle(settlings) => return self.settle(settlings).await.map(Some),
+            QueueOp::SettleAll { hold, verdict, backwards } => {
                 return self.settle_all(*hold, *verdict, *backwards).await.map(Some);
             }
-            Op::Release(holds) => return self.release(holds).await.map(Some),
-            Op::Extend { hold, secs } => self.extend(*hold, *secs).await?,
-            Op::Transact { pushes, settles } => {
+            QueueOp::Release(holds) => return self.release(holds).await.map(Some),
+            QueueOp::Extend { hold, secs } => self.extend(*hold, *secs).await?,
+            QueueOp::Transact { pushes, settles } => {
                 return self.transact(pushes, settles).await.map(Some);
             }
-            Op::Schedule { picks, cancels } => {
+            QueueOp::Schedule { picks, cancels } => {
                 return self.schedule(picks, cancels).await.map(Some);
             }
-            Op::Configure { queue, options } => {
+            QueueOp::Configure { queue, options } => {
                 return self.configure(*queue, options.clone()).await.map(Some);
             }
-            Op::DeleteQueue(queue) => self.delete_queue(*queue).await?,
-            Op::DeleteGroup { group, queue } => {
+            QueueOp::DeleteQueue(queue) => self.delete_queue(*queue).await?,
+            QueueOp::DeleteGroup { group, queue } => {
                 return self.delete_group(*group, *queue).await.map(Some);
             }
-            Op::Seek { group, queue, partition, to } => {
-                let to_where = (*queue, *partition, *to);
-                return self.seek(*group, to_where).await.map(Some);
+            QueueOp::Seek { group, queue, partition, to } => {
+                return self.seek(*group, *queue, *partition, *to).await.map(Some);
             }
-            Op::Redrive { queue, group } => return self.redrive(*queue, *group).await.map(Some),
-            Op::Intervene { hold, message, bury } => {
+            QueueOp::Redrive { queue, group } => {
+                return self.redrive(*queue, *group).await.map(Some);
+            }
+            QueueOp::Intervene { hold, message, bury } => {
                 return self.intervene(*hold, *message, *bury).await.map(Some);
             }
-            Op::Delete { place, picks } => {
+            QueueOp::Delete { place, picks } => {
                 return self.delete_messages(*place, picks).await.map(Some);
             }
-            Op::Clear { queue, dead_letters } => self.clear(*queue, *dead_letters).await?,
-            Op::Purge { queue, group } => self.purge(*queue, *group).await?,
-            Op::Advance { ms } => self.advance(*ms).await,
-            Op::AdvanceToDue { place, group, beside_ms } => {
+            QueueOp::Clear { queue, dead_letters } => self.clear(*queue, *dead_letters).await?,
+            QueueOp::Purge { queue, group } => self.purge(*queue, *group).await?,
+            QueueOp::Advance { ms } => self.advance(*ms).await,
+            QueueOp::AdvanceToDue { place, group, beside_ms } => {
                 self.advance_to_due(*place, *group, *beside_ms).await?;
             }
-            Op::Maintain(set) => self.maintain(*set).await?,
-            Op::Housekeep => return self.housekeep().await.map(Some),
-            Op::Inspect => self.inspect().await?,
+            QueueOp::Maintain(set) => self.maintain(*set).await?,
+            QueueOp::Housekeep => return self.housekeep().await.map(Some),
+            QueueOp::Inspect => self.inspect().await?,
         }
         Ok(None)
     }
 
-    fn fresh_item(&mut self, place: Place) -> PushItem {
+    fn fresh_item(&mut self, place: MessageTarget) -> PushItem {
         self.pushed += 1;
         let id = format!("fresh-{}", self.pushed);
         push_item(&self.names.queues[place.queue], &self.names, place.partition, id)
     }
 
-    pub(super) fn recurring_items(&self, picks: &[(Place, u8)]) -> Vec<PushItem> {
-        let item = |(place, id): &(Place, u8)| {
+    pub(super) fn recurring_items(&self, picks: &[(MessageTarget, u8)]) -> Vec<PushItem> {
+        let item = |(place, id): &(MessageTarget, u8)| {
             let queue = &self.names.queues[place.queue];
             push_item(queue, &self.names, place.partition, format!("recurring-{id}"))
         };
@@ -234,9 +238,9 @@ impl<'a> World<'a> {
         let oracle = housekeep_all(&self.oracle).await.map_err(failed)?;
         let store = housekeep_all(self.store.as_ref()).await.map_err(failed)?;
         same("number of removed messages", oracle.removed, store.removed)?;
-        let mut told = store.losses;
-        told.sort_by(|a, b| a.0.cmp(&b.0));
-        same("what is told of losses", oracle.losses, told)?;
+        let mut reported = store.losses;
+        reported.sort_by(|a, b| a.0.cmp(&b.0));
+        same("reported losses", oracle.losses, reported)?;
         for queue in self.names.queues.clone() {
             let oracle = self.oracle.losses(&queue).await.map_err(failed)?;
             let store = self.store.losses(&queue).await.map_err(failed)?;
@@ -245,7 +249,7 @@ impl<'a> World<'a> {
         Ok(store.changes)
     }
 
-    async fn delete_queue(&mut self, queue: usize) -> Same {
+    async fn delete_queue(&mut self, queue: usize) -> Comparison {
         let queue = &self.names.queues[queue];
         let oracle = self.oracle.delete_queue(queue).await.map_err(failed)?;
         let store = self.store.delete_queue(queue).await.map_err(failed)?;
@@ -273,7 +277,9 @@ impl<'a> World<'a> {
     async fn seek(
         &mut self,
         group: usize,
-        (queue, partition, to): (Option<usize>, Option<usize>, Begin),
+        queue: Option<usize>,
+        partition: Option<usize>,
+        to: Begin,
     ) -> Result<Vec<Change>, String> {
         let seek = |to| Seek {
             group: self.names.groups[group.max(1)].clone(),
@@ -301,7 +307,12 @@ impl<'a> World<'a> {
         self.fixture.advance(by).await;
     }
 
-    async fn advance_to_due(&mut self, place: Place, group: usize, beside_ms: i64) -> Same {
+    async fn advance_to_due(
+        &mut self,
+        place: MessageTarget,
+        group: usize,
+        beside_ms: i64,
+    ) -> Comparison {
         let line = self.names.line(place, group);
         let due = self.oracle.sweep(vec![line.clone()]).await.map_err(failed)?.remove(0);
         self.store.sweep(vec![line]).await.map_err(failed)?;
@@ -311,7 +322,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    pub(super) fn remember(&mut self, hold: Hold) {
+    pub(super) fn remember(&mut self, hold: QueueHold) {
         self.holds.push(hold);
         if self.holds.len() > HOLDS_MAX {
             self.holds.remove(0);
@@ -319,17 +330,17 @@ impl<'a> World<'a> {
     }
 
     /// The n-th newest lease; round and round if there are fewer.
-    pub(super) fn hold(&self, n: usize) -> Option<&Hold> {
+    pub(super) fn hold(&self, n: usize) -> Option<&QueueHold> {
         self.holds.iter().rev().nth(n.checked_rem(self.holds.len())?)
     }
 }
 
 /// The queue that a case reads the store's clock from.
-fn clock_queue(names: &Names) -> QueueName {
+fn clock_queue(names: &QueueNames) -> QueueName {
     QueueName::new(format!("{}-clock", names.namespace)).expect("a short name")
 }
 
-fn push_item(queue: &QueueName, names: &Names, partition: usize, id: String) -> PushItem {
+fn push_item(queue: &QueueName, names: &QueueNames, partition: usize, id: String) -> PushItem {
     PushItem {
         queue: queue.clone(),
         partition: names.partitions[partition].clone(),

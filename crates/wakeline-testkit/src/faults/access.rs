@@ -1,11 +1,11 @@
-//! The calls about keys and the audit: each can fail like those of queues.
+//! Calls of keys and of the audit log, with planned faults.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{GroupId, GroupName, PartitionId, QueueName};
 use wakeline_store::{
-    AccessStore, ApiKey, AuditEntry, AuditFilter, NewKey, SecretDigest, StoreError, WholeStore,
+    AccessStore, ApiKey, AuditEntry, AuditFilter, Backend, NewKey, SecretDigest, StoreError,
 };
 
 use super::FaultingStore;

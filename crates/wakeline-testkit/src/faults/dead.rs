@@ -1,10 +1,10 @@
-//! Dead letters.
+//! Calls of dead letters, with planned faults.
 
 use async_trait::async_trait;
 use wakeline_core::{Change, RedriveId};
 use wakeline_store::{
-    DeadLetterFilter, DeadLetters, Page, QueueChores, QueueDeadLetters, Redrive, RedriveJob,
-    StoreError, WholeStore,
+    Backend, DeadLetterFilter, DeadLetters, Page, QueueBackgroundReport, QueueDeadLetters, Redrive,
+    RedriveJob, StoreError,
 };
 
 use super::FaultingStore;
@@ -15,5 +15,5 @@ passes! { QueueDeadLetters:
     fn start_redrive(redrive: Redrive) -> (RedriveJob, Vec<Change>);
     fn redrive_job(job: RedriveId) -> Option<RedriveJob>;
     fn cancel_redrive(job: RedriveId) -> Option<RedriveJob>;
-    fn do_queue_chores(rows: u32) -> QueueChores;
+    fn run_queue_background(rows: u32) -> QueueBackgroundReport;
 }

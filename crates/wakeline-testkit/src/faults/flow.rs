@@ -1,4 +1,4 @@
-//! The calls of orchestrations: each can fail like those of queues.
+//! Calls of orchestrations, with planned faults, and mutations of writes.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use wakeline_store::flow::{
     EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
     FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
     ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
-    RetriedPiece, RetryPlace, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    RetriedBatch, RetryPosition, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
     TurnReply, TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed,
     WorkRetries,
 };
-use wakeline_store::{StoreError, WholeStore};
+use wakeline_store::{Backend, StoreError};
 
 use super::FaultingStore;
 
-/// A write of orchestrations on its way to the store.
+/// A write of orchestrations before it reaches the store.
 pub enum FlowWrite<'a> {
-    /// Starts, events and cancellations.
+    /// Messages: starts, events and cancellations.
     Enqueue(&'a mut Vec<Envelope>),
-    /// What a turn decided.
+    /// The commit of a turn.
     Commit(&'a mut TurnCommit),
-    /// What an activity returned.
+    /// The result of an activity.
     Complete(&'a mut Completion),
-    /// An end without the instance's code.
+    /// The termination of an instance.
     Terminate(&'a mut TerminateInstance),
 }
 
-/// Changes a write: a defect that a test must find.
+/// Changes a write; a test must detect the resulting defect.
 pub type FlowMutation = Box<dyn Fn(FlowWrite<'_>) + Send + Sync>;
 
 impl FaultingStore {
-    /// Changes all writes of orchestrations from now on.
+    /// Applies a mutation to all writes of orchestrations from now on.
     pub fn mutate(&self, mutation: FlowMutation) {
         *self.mutation.lock() = Some(mutation);
     }
@@ -101,7 +101,7 @@ passes! { FlowAdmin:
     fn suspend(instance: &InstanceId, suspension: Suspension) -> bool;
     fn suspend_turn(token: FlowToken, suspension: Suspension) -> bool;
     fn resume(instance: &InstanceId) -> (bool, Vec<FlowChange>);
-    fn retry_mismatched(capabilities: Capabilities, after: Option<RetryPlace>) -> RetriedPiece;
+    fn retry_mismatched(capabilities: Capabilities, after: Option<RetryPosition>) -> RetriedBatch;
     fn unclaimed(find: FindUnclaimed) -> Vec<Unclaimed>;
     fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>) as Terminate(command);
     fn delete_instances(command: DeleteInstances) -> DeleteReport;

@@ -1,4 +1,4 @@
-//! The calls of webhooks: each can fail like those of queues.
+//! Calls of webhooks, with planned faults.
 
 use std::time::Duration;
 
@@ -8,19 +8,20 @@ use wakeline_core::{
     EventTypeName, HookChange, HookLine, HookMessageId, JobId, MessageRef, Timestamp,
 };
 use wakeline_store::hook::{
-    Application, Attempt, AttemptFilter, ChoreReport, Created, Delivery, DeliveryAsk,
-    DeliveryClaim, DeliveryClaimed, EmitReply, Endpoint, EndpointSecret, EndpointStats,
+    Application, Attempt, AttemptFilter, Created, Delivery, DeliveryClaim, DeliveryClaimed,
+    DeliveryJob, DeliveryRequest, EmitReply, Endpoint, EndpointSecret, EndpointStats,
     EndpointUpdate, EventType, ExpireMessages, ExpiredMessages, HookAdmin, HookApplications,
-    HookEndpoints, HookEventTypes, HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter,
-    NewApplication, NewEndpoint, NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome,
-    Rotation, SettleDelivery, SettledDelivery, StoredMessage, UpdateOutcome,
+    HookBackgroundReport, HookEndpoints, HookEventTypes, HookMessageFilter, HookPage, HookReader,
+    HookStore, Idempotency, JobSpec, NewApplication, NewEndpoint, NewMessage, PageRequest,
+    ResendOutcome, RotateOutcome, Rotation, SettleDelivery, SettledDelivery, StoredMessage,
+    UpdateOutcome,
 };
-use wakeline_store::{StoreError, WholeStore};
+use wakeline_store::{Backend, StoreError};
 
 use super::FaultingStore;
 
 passes! { HookStore:
-    fn emit(message: NewMessage, asks: Vec<DeliveryAsk>) -> EmitReply;
+    fn emit(message: NewMessage, requests: Vec<DeliveryRequest>) -> EmitReply;
     fn claim_deliveries(lines: Vec<DeliveryClaim>) -> Vec<DeliveryClaimed>;
     fn settle_deliveries(ends: Vec<SettleDelivery>) -> Vec<SettledDelivery>;
     fn release_deliveries(tokens: Vec<DeliveryToken>) -> Vec<HookChange>;
@@ -34,7 +35,7 @@ passes! { HookApplications:
         idempotency: Option<Idempotency>,
     ) -> Created<Application>;
     fn application(application: &ApplicationRef) -> Option<Application>;
-    fn applications(page: PageRequest<ApplicationId>, reserved: &str) -> Page<Application>;
+    fn applications(page: PageRequest<ApplicationId>, reserved: &str) -> HookPage<Application>;
     fn update_application(
         which: &ApplicationRef,
         application: NewApplication,
@@ -49,7 +50,7 @@ passes! { HookEventTypes:
         idempotency: Option<Idempotency>,
     ) -> (Created<EventType>, Vec<HookChange>);
     fn event_type(name: &EventTypeName) -> Option<EventType>;
-    fn event_types(page: PageRequest<EventTypeName>, archived: bool) -> Page<EventType>;
+    fn event_types(page: PageRequest<EventTypeName>, archived: bool) -> HookPage<EventType>;
     fn put_event_type(event_type: EventType) -> (EventType, Vec<HookChange>);
     fn replace_event_type(event_type: EventType) -> (UpdateOutcome<EventType>, Vec<HookChange>);
     fn delete_event_type(name: &EventTypeName) -> (bool, Vec<HookChange>);
@@ -65,7 +66,7 @@ passes! { HookEndpoints:
     fn endpoints(
         application: &ApplicationRef,
         page: PageRequest<EndpointId>,
-    ) -> Option<Page<Endpoint>>;
+    ) -> Option<HookPage<Endpoint>>;
     fn update_endpoint(
         application: &ApplicationRef,
         endpoint: &EndpointRef,
@@ -91,14 +92,14 @@ passes! { HookReader:
     ) -> Option<StoredMessage>;
     fn messages(
         application: ApplicationId,
-        filter: MessageFilter,
+        filter: HookMessageFilter,
         page: PageRequest<HookMessageId>,
-    ) -> Page<StoredMessage>;
+    ) -> HookPage<StoredMessage>;
     fn deliveries(
         application: ApplicationId,
         message: HookMessageId,
         page: PageRequest<EndpointId>,
-    ) -> Page<Delivery>;
+    ) -> HookPage<Delivery>;
     fn deliveries_to(
         endpoint: EndpointId,
         messages: Vec<HookMessageId>,
@@ -107,7 +108,7 @@ passes! { HookReader:
         application: ApplicationId,
         filter: AttemptFilter,
         page: PageRequest<AttemptId>,
-    ) -> Page<Attempt>;
+    ) -> HookPage<Attempt>;
     fn attempt(application: ApplicationId, attempt: AttemptId) -> Option<Attempt>;
     fn endpoint_stats(
         application: ApplicationId,
@@ -136,8 +137,8 @@ passes! { HookAdmin:
     fn start_job(
         application: &ApplicationRef,
         job: JobSpec,
-    ) -> Option<(Job, Vec<HookChange>)>;
-    fn job(job: JobId) -> Option<Job>;
-    fn do_chores(rows: u32) -> ChoreReport;
+    ) -> Option<(DeliveryJob, Vec<HookChange>)>;
+    fn job(job: JobId) -> Option<DeliveryJob>;
+    fn run_background(rows: u32) -> HookBackgroundReport;
     fn expire_messages(command: ExpireMessages) -> ExpiredMessages;
 }

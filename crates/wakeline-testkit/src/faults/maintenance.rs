@@ -1,8 +1,8 @@
-//! Maintenance, failing when told to.
+//! Calls of maintenance, with planned faults.
 
 use async_trait::async_trait;
 use wakeline_store::{
-    Maintenance, MaintenanceSet, QueueMaintenance, SetMaintenance, StoreError, WholeStore,
+    Backend, Maintenance, MaintenanceSet, QueueMaintenance, SetMaintenance, StoreError,
 };
 
 use super::FaultingStore;

@@ -1,4 +1,4 @@
-//! Figures over time, failing when told to.
+//! Calls of statistics, with planned faults.
 
 use async_trait::async_trait;
 use wakeline_store::{

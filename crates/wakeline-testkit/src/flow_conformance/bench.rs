@@ -1,4 +1,4 @@
-//! A store under test with short ways to use it.
+//! A store of orchestrations under test, with short helpers for rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +7,41 @@ use wakeline_core::{Capabilities, FlowLine, FlowToken, QueueName, Timestamp};
 use wakeline_store::Store;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueOutcome,
-    EnqueueReply, Envelope, FlowAdmin, FlowReader, FlowStore, InstanceBirth, InstanceDetail,
-    InstanceState, MailboxReader, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit,
+    EnqueueReply, Envelope, FlowAdmin, FlowReader, FlowStore, InstanceDetail, InstanceState,
+    MailboxReader, NewInstance, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit,
     TurnItem, TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
     WorkRetries,
 };
 use wakeline_store::hook::HookBackend;
 
-use super::words::{
+use super::helpers::{
     MAIN, Worker, capabilities, event, finish, id, nothing, start, start_of, turn_line,
 };
-use crate::conformance::{Ask, StoreUnderTest};
+use crate::conformance::{ClaimSpec, StoreUnderTest};
 
-/// Everything of a store that orchestrations use.
+/// All traits of a store that orchestrations use.
 pub trait Flow: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader {}
 
 impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader> Flow for T {}
 
-/// A store of orchestrations with a clock that tests move, and with queues. Fresh for each rule.
+/// A store of orchestrations and queues whose clock is moved by tests. Every rule gets an empty
+/// one.
 pub trait FlowUnderTest: StoreUnderTest {
     /// The store.
     fn flow(&self) -> Arc<dyn Flow>;
 
-    /// The same store, for what turns emit.
+    /// The same store as a store of webhooks, for messages that turns emit.
     fn hooks(&self) -> Arc<dyn HookBackend>;
 }
 
-/// A store under test.
+/// A store of orchestrations under test.
 pub struct FlowBench {
     pub(super) fixture: Box<dyn FlowUnderTest>,
     /// The store.
     pub flow: Arc<dyn Flow>,
-    /// Its queues.
+    /// The queues of the store.
     pub queues: Arc<dyn Store>,
-    /// Its webhooks.
+    /// The webhooks of the store.
     pub hooks: Arc<dyn HookBackend>,
 }
 
@@ -51,17 +52,17 @@ impl FlowBench {
         Self { fixture, flow, queues, hooks }
     }
 
-    /// Moves the clock on by seconds.
+    /// Advances the clock by seconds.
     pub async fn advance(&self, secs: u64) {
         self.fixture.advance(Duration::from_secs(secs)).await;
     }
 
-    /// Moves the clock on by milliseconds.
+    /// Advances the clock by milliseconds.
     pub async fn advance_ms(&self, ms: u64) {
         self.fixture.advance(Duration::from_millis(ms)).await;
     }
 
-    /// The moment by the store's clock, as told to a turn.
+    /// The current time by the store's clock, as stamped on a turn.
     pub async fn now(&self) -> Timestamp {
         self.send(vec![start_of("clock", "clock")]).await;
         let turn = self.turn_of(&capabilities(&["clock"])).await;
@@ -69,7 +70,7 @@ impl FlowBench {
         turn.now
     }
 
-    /// Sends messages; returns what became of each.
+    /// Sends messages; returns the outcome of each.
     pub async fn send(&self, envelopes: Vec<Envelope>) -> Vec<EnqueueOutcome> {
         self.enqueue(envelopes).await.outcomes
     }
@@ -79,11 +80,11 @@ impl FlowBench {
         let sent = envelopes.len();
         let reply = self.flow.enqueue(envelopes, Vec::new()).await.expect("messages are sent");
         assert_eq!(reply.outcomes.len(), sent, "one outcome per envelope");
-        assert!(reply.turns.is_empty(), "nobody asked for turns");
+        assert!(reply.turns.is_empty(), "no turns were requested");
         reply
     }
 
-    /// Sends the start of an instance.
+    /// Sends the start message of an instance.
     pub async fn start(&self, instance: &str) {
         assert_eq!(self.send(vec![start(instance)]).await, [EnqueueOutcome::Queued]);
     }
@@ -104,14 +105,14 @@ impl FlowBench {
         self.committed(finish(&turn)).await;
     }
 
-    /// Starts an instance that another one waits for, and commits a first turn.
+    /// Starts an instance with a parent that waits for it, and commits a first turn.
     pub async fn child(&self, instance: &str, parent: &str) {
         self.start(instance).await;
         let turn = self.turn().await;
         assert_eq!(turn.instance, id(instance), "no other turn is due");
         let parent = Some((id(parent), 1));
-        let birth = Some(InstanceBirth { parent, ..super::birth("child") });
-        self.committed(TurnCommit { birth, ..super::step(&turn) }).await;
+        let new_instance = Some(NewInstance { parent, ..super::new_instance("child") });
+        self.committed(TurnCommit { new_instance, ..super::step(&turn) }).await;
     }
 
     /// Sends an event to an instance and commits the turn that takes it.
@@ -126,23 +127,23 @@ impl FlowBench {
         self.committed(commit(&turn)).await
     }
 
-    /// The transaction ids of a queue's messages, which are taken.
+    /// Takes the messages of a queue and returns their transaction ids.
     pub async fn popped(&self, queue: &str) -> Vec<String> {
         let queue = QueueName::new(queue).expect("a valid name");
-        let ask = Ask::queue(&queue).auto_ack().batch(1_000);
-        let claimed = self.queues.claim(vec![ask.line_claim(1)]).await.expect("a queue is read");
-        let grants = claimed.into_iter().flat_map(|outcome| outcome.grants).flatten();
-        let partitions = grants.flat_map(|grant| grant.partitions);
+        let spec = ClaimSpec::queue(&queue).auto_ack().batch(1_000);
+        let claimed = self.queues.claim(vec![spec.line_claim(1)]).await.expect("a queue is read");
+        let results = claimed.into_iter().flat_map(|outcome| outcome.results).flatten();
+        let partitions = results.flat_map(|result| result.partitions);
         let messages = partitions.flat_map(|partition| partition.messages);
         messages.map(|message| message.transaction_id.to_string()).collect()
     }
 
-    /// Claims turns.
+    /// Claims turns and checks that each request has an answer.
     pub async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Vec<TurnClaimed> {
-        let asked: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
+        let requested: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
         let answers = self.flow.claim_turns(lines).await.expect("turns are claimed");
         let answered: Vec<_> = answers.iter().map(|line| line.turns.len()).collect();
-        assert_eq!(answered, asked, "one answer per line, one turn per request");
+        assert_eq!(answered, requested, "one answer per line, one turn per request");
         answers
     }
 
@@ -151,12 +152,12 @@ impl FlowBench {
         (answer.turns.remove(0), answer.next_due)
     }
 
-    /// The next turn of [`MAIN`] code.
+    /// Claims the next turn of [`MAIN`] code, which must exist.
     pub async fn turn(&self) -> TurnItem {
         self.turn_of(&capabilities(&[MAIN])).await
     }
 
-    /// The next turn of a line.
+    /// Claims the next turn of a line, which must exist.
     pub async fn turn_of(&self, line: &Capabilities) -> TurnItem {
         match self.claim_turn(line).await {
             (Some(turn), _) => turn,
@@ -164,12 +165,12 @@ impl FlowBench {
         }
     }
 
-    /// Expects no turn of [`MAIN`] code; tells when there will be one.
+    /// Claims, but expects no turn of [`MAIN`] code; returns the time until the next one.
     pub async fn no_turn(&self) -> Option<Duration> {
         self.no_turn_of(&capabilities(&[MAIN])).await
     }
 
-    /// Expects no turn of a line; tells when there will be one.
+    /// Claims, but expects no turn of a line; returns the time until the next one.
     pub async fn no_turn_of(&self, line: &Capabilities) -> Option<Duration> {
         match self.claim_turn(line).await {
             (None, next_due) => next_due,
@@ -177,7 +178,7 @@ impl FlowBench {
         }
     }
 
-    /// Commits a turn, successfully.
+    /// Commits a turn, which must succeed.
     pub async fn committed(&self, commit: TurnCommit) -> TurnReply {
         let what = format!("{commit:?}");
         let reply = self.flow.commit_turn(commit).await.expect("a turn is committed");
@@ -190,24 +191,24 @@ impl FlowBench {
         self.flow.commit_turn(commit).await.expect("a turn is answered").outcome
     }
 
-    /// Expects that a turn is stale, and that nobody is told of anything.
+    /// Commits a turn, which must be stale and must report no changes.
     pub async fn stale(&self, commit: TurnCommit) {
         let reply = self.flow.commit_turn(commit).await.expect("a turn is answered");
         assert_eq!(reply.outcome, TurnOutcome::Stale);
         assert!(reply.turns.is_empty() && reply.work.is_empty(), "{reply:?}");
     }
 
-    /// Puts an activity into the queue of work.
+    /// Inserts an activity outside of a turn.
     pub async fn add_work(&self, work: NewWork) {
         self.flow.enqueue_work(work).await.expect("work is stored");
     }
 
-    /// Claims work.
+    /// Claims work and checks that each request has an answer.
     pub async fn claim_work(&self, lines: Vec<WorkClaim>) -> Vec<WorkClaimed> {
-        let asked: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
+        let requested: Vec<_> = lines.iter().map(|line| line.requests.len()).collect();
         let answers = self.flow.claim_work(lines).await.expect("work is claimed");
         let answered: Vec<_> = answers.iter().map(|line| line.work.len()).collect();
-        assert_eq!(answered, asked, "one answer per line, one activity per request");
+        assert_eq!(answered, requested, "one answer per line, one activity per request");
         answers
     }
 
@@ -216,7 +217,7 @@ impl FlowBench {
         (answer.work.remove(0), answer.next_due)
     }
 
-    /// The next activity for a worker.
+    /// Claims the next activity for a worker, which must exist.
     pub async fn work(&self, worker: &Worker) -> WorkItem {
         match self.claim_one(worker).await {
             (Some(work), _) => work,
@@ -224,7 +225,7 @@ impl FlowBench {
         }
     }
 
-    /// Expects no work; tells when there will be some.
+    /// Claims, but expects no work; returns the time until the next activity.
     pub async fn no_work(&self, worker: &Worker) -> Option<Duration> {
         match self.claim_one(worker).await {
             (None, next_due) => next_due,
@@ -232,7 +233,8 @@ impl FlowBench {
         }
     }
 
-    /// The numbers of all activities that a worker gets now, in order. They stay leased.
+    /// Claims all activities that a worker gets now and returns their numbers in order. They stay
+    /// leased.
     pub async fn all_work(&self, worker: &Worker) -> Vec<u64> {
         let answer = self.claim_work(vec![worker.claim(20)]).await.remove(0);
         answer.work.into_iter().flatten().map(|work| work.key.activity).collect()
@@ -244,12 +246,12 @@ impl FlowBench {
         self.flow.complete_work(completion, Vec::new()).await.expect("work is completed")
     }
 
-    /// Whether the lease of an activity still counts: completes it, telling nobody.
+    /// Whether the lease of an activity is still valid: completes it without a message.
     pub async fn completes(&self, token: FlowToken) -> bool {
         self.complete(token, None).await.outcome != WorkOutcome::Stale
     }
 
-    /// Renews one lease to seconds from now.
+    /// Extends one lease until this number of seconds from now.
     pub async fn renew(&self, token: FlowToken, secs: u64) -> RenewOutcome {
         let outcomes = self.flow.renew(vec![token], Duration::from_secs(secs)).await;
         let mut outcomes = outcomes.expect("leases are renewed");
@@ -257,7 +259,7 @@ impl FlowBench {
         outcomes.remove(0)
     }
 
-    /// Gives a lease back.
+    /// Abandons a lease.
     pub async fn abandon(&self, token: FlowToken, secs: u64, uncounted: bool) -> AbandonOutcome {
         let delay = Duration::from_secs(secs);
         self.flow.abandon(token, delay, uncounted).await.expect("a lease is given back").0
@@ -273,25 +275,25 @@ impl FlowBench {
     /// Whether an instance waits for its first turn.
     pub async fn is_pending(&self, instance: &str) -> bool {
         match self.watched(instance).await {
-            Watched::There(detail) => detail.state == InstanceState::Pending,
+            Watched::Found(detail) => detail.state == InstanceState::Pending,
             Watched::Missing => false,
         }
     }
 
-    /// An instance as it stands, or that it is missing.
+    /// Reads an instance as watchers do; it may be missing.
     pub async fn watched(&self, instance: &str) -> Watched {
         self.flow.instance(&id(instance)).await.expect("an instance is read")
     }
 
-    /// An instance that exists.
+    /// Reads an instance, which must exist.
     pub async fn detail(&self, instance: &str) -> InstanceDetail {
         match self.watched(instance).await {
-            Watched::There(detail) => *detail,
+            Watched::Found(detail) => *detail,
             other => panic!("{instance} is {other:?}"),
         }
     }
 
-    /// The key-value state as readers see it: key and value as text.
+    /// The key-value state as readers see it, with keys and values as text.
     pub async fn kv(&self, instance: &str) -> Vec<(String, String)> {
         let entries = self.flow.kv(&id(instance), None).await.expect("values are read");
         entries

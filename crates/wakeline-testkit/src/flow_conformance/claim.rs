@@ -1,4 +1,4 @@
-//! Claiming turns.
+//! Rules of claiming turns.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use wakeline_store::flow::{
 };
 
 use super::{
-    FlowBench, LEASE, MAIN, after, batch, birth, capabilities, capability, dispatcher, event, id,
-    secs, start, start_of, step, texts, turn_line,
+    FlowBench, LEASE, MAIN, after, batch, capabilities, capability, dispatcher, event, id,
+    new_instance, secs, start, start_of, step, texts, turn_line,
 };
 
-/// Rule 1: those that became due first come first.
+/// Rule 1: lanes are served in the order in which they became due.
 pub async fn lanes_that_became_due_first_come_first(bench: &FlowBench) {
     bench.send(vec![Envelope { visible: after(10), ..start("third") }]).await;
     bench.advance(1).await;
@@ -30,7 +30,7 @@ pub async fn lanes_that_became_due_first_come_first(bench: &FlowBench) {
     assert_eq!(order, ["first", "second", "third"]);
 }
 
-/// Rule 1: a lane that is fed all the time does not starve the others.
+/// Rule 1: a lane that always has messages does not starve the others.
 pub async fn a_busy_lane_does_not_starve_the_others(bench: &FlowBench) {
     bench.start("busy").await;
     bench.advance(1).await;
@@ -49,8 +49,8 @@ pub async fn a_busy_lane_does_not_starve_the_others(bench: &FlowBench) {
     panic!("the other lane, due for seconds, was passed over");
 }
 
-/// Rule 1: one lease at a time.
-pub async fn a_leased_lane_is_claimed_by_nobody_else(bench: &FlowBench) {
+/// Rule 1: a lane has one lease at a time.
+pub async fn a_leased_lane_is_not_claimed_again(bench: &FlowBench) {
     bench.start("a").await;
     bench.turn().await;
     assert_eq!(bench.no_turn().await, Some(LEASE));
@@ -59,7 +59,7 @@ pub async fn a_leased_lane_is_claimed_by_nobody_else(bench: &FlowBench) {
     assert_eq!(bench.turn().await.instance, id("b"), "other lanes are free");
 }
 
-/// Rule 2: what arrives later is for the next turn.
+/// Rule 2: messages that arrive during a lease belong to the next turn.
 pub async fn messages_that_arrive_during_the_lease_are_for_the_next_turn(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -71,7 +71,7 @@ pub async fn messages_that_arrive_during_the_lease_are_for_the_next_turn(bench: 
     assert_eq!((next.execution, next.last_event), (1, 1));
 }
 
-/// Rule 2: only what is visible is taken.
+/// Rule 2: a turn takes visible messages only.
 pub async fn a_turn_takes_only_visible_messages(bench: &FlowBench) {
     bench.start("a").await;
     bench.send(vec![Envelope { visible: after(20), ..event("a", "timer") }]).await;
@@ -82,7 +82,7 @@ pub async fn a_turn_takes_only_visible_messages(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["timer"], "it became visible during the lease");
 }
 
-/// Rule 2: all that is visible, in order.
+/// Rule 2: a turn takes all visible messages, in order.
 pub async fn a_turn_takes_all_visible_messages(bench: &FlowBench) {
     bench.start("a").await;
     let events = (0..500).map(|n| event("a", &n.to_string())).collect();
@@ -93,14 +93,16 @@ pub async fn a_turn_takes_all_visible_messages(bench: &FlowBench) {
     assert_eq!(texts(&turn), expected);
 }
 
-/// Rule 3: everything that a dispatcher needs comes along.
-pub async fn a_turn_tells_how_its_instance_stands(bench: &FlowBench) {
+/// Rule 3: a turn includes everything that a dispatcher needs.
+pub async fn a_turn_has_the_state_of_its_instance(bench: &FlowBench) {
     bench.start("a").await;
     let first = bench.turn().await;
-    assert_eq!(first.history, InlineHistory::Whole(Vec::new()));
+    assert_eq!(first.history, InlineHistory::Complete(Vec::new()));
     let parent = Some((id("parent"), 7));
-    let birth = wakeline_store::flow::InstanceBirth { parent: parent.clone(), ..birth("ship") };
-    let commit = TurnCommit { birth: Some(birth), history: Some(batch(1, 3)), ..step(&first) };
+    let new_instance =
+        wakeline_store::flow::NewInstance { parent: parent.clone(), ..new_instance("ship") };
+    let commit =
+        TurnCommit { new_instance: Some(new_instance), history: Some(batch(1, 3)), ..step(&first) };
     bench.committed(commit).await;
     bench.advance(5).await;
     bench.send(vec![event("a", "x")]).await;
@@ -110,14 +112,14 @@ pub async fn a_turn_tells_how_its_instance_stands(bench: &FlowBench) {
     assert_eq!(turn.capability, Some(capability(MAIN)));
     assert_eq!((turn.execution, turn.last_event), (1, 3));
     assert_eq!(turn.state, Some(InstanceState::Running));
-    assert_eq!(turn.history, InlineHistory::Whole(vec![batch(1, 3)]));
+    assert_eq!(turn.history, InlineHistory::Complete(vec![batch(1, 3)]));
     assert_eq!(turn.lease_for, LEASE);
     assert_eq!(turn.now, first.now.plus(secs(5)));
     assert!(turn.kv.is_empty());
 }
 
-/// Rule 3: a short history comes along, a long one is read apart.
-pub async fn a_long_history_does_not_come_along(bench: &FlowBench) {
+/// Rule 3: a turn includes a short history; a long one is read separately.
+pub async fn a_long_history_is_not_included(bench: &FlowBench) {
     bench.running("a").await;
     let large = |first: u64, len: usize| HistoryBatch {
         events: Bytes::from(vec![b'e'; len]),
@@ -128,7 +130,7 @@ pub async fn a_long_history_does_not_come_along(bench: &FlowBench) {
     bench.committed(TurnCommit { history: Some(large(2, 20_000)), ..step(&turn) }).await;
     bench.send(vec![event("a", "x")]).await;
     let turn = bench.turn().await;
-    let InlineHistory::Whole(history) = &turn.history else { panic!("20 kB come along") };
+    let InlineHistory::Complete(history) = &turn.history else { panic!("20 kB are included") };
     assert_eq!(history, &[batch(1, 1), large(2, 20_000)]);
     bench.committed(TurnCommit { history: Some(large(3, 20_000)), ..step(&turn) }).await;
     bench.send(vec![event("a", "x")]).await;
@@ -137,7 +139,7 @@ pub async fn a_long_history_does_not_come_along(bench: &FlowBench) {
     assert_eq!(turn.last_event, 3);
 }
 
-/// Rule 5.
+/// Rule 5: the same key returns the same turn.
 pub async fn a_claim_repeated_with_its_key_returns_the_same_turn(bench: &FlowBench) {
     bench.start("a").await;
     bench.advance(1).await;
@@ -157,7 +159,7 @@ pub async fn a_claim_repeated_with_its_key_returns_the_same_turn(bench: &FlowBen
     assert_eq!(later.attempt, 2, "an expired lease is no longer held");
 }
 
-/// Rule 5: in its line only.
+/// Rule 5: this holds within one line only.
 pub async fn a_key_that_holds_a_turn_of_another_line_is_free(bench: &FlowBench) {
     bench.send(vec![start_of("a", "one"), start_of("b", "two")]).await;
     let key = Uuid::new_v4();
@@ -171,7 +173,7 @@ pub async fn a_key_that_holds_a_turn_of_another_line_is_free(bench: &FlowBench) 
     assert_eq!((one.instance, two.instance), (id("a"), id("b")));
 }
 
-/// Rule 7.
+/// Rule 7: every request of a claim gets another lane.
 pub async fn requests_of_one_claim_get_different_lanes(bench: &FlowBench) {
     bench.send(vec![start("a"), start("b"), start("c")]).await;
     let line = capabilities(&[MAIN]);
@@ -183,7 +185,7 @@ pub async fn requests_of_one_claim_get_different_lanes(bench: &FlowBench) {
     assert_eq!(answer.next_due, Some(LEASE));
 }
 
-/// Rule 6.
+/// Rule 6: such a claim reports the next due time even if every request was served.
 pub async fn a_claim_that_looks_further_says_what_is_next_though_all_were_served(
     bench: &FlowBench,
 ) {
@@ -198,7 +200,7 @@ pub async fn a_claim_that_looks_further_says_what_is_next_though_all_were_served
     assert_eq!(next, [Some(secs(0)), Some(LEASE), Some(LEASE)]);
 }
 
-/// Rule 7: over lines too.
+/// Rule 7: this also holds over several lines.
 pub async fn several_lines_share_without_doubling(bench: &FlowBench) {
     bench.send(vec![start_of("a", "one"), start_of("b", "two")]).await;
     let lines = vec![
@@ -212,7 +214,7 @@ pub async fn several_lines_share_without_doubling(bench: &FlowBench) {
     assert_eq!(got, ["a", "b"]);
 }
 
-/// A token is the request's key, with the rows that it is about.
+/// A token has the key of its request and the rows that it covers.
 pub async fn a_token_carries_the_key_of_its_request(bench: &FlowBench) {
     bench.send(vec![start("a"), start("b")]).await;
     let mut claim = turn_line(&capabilities(&[MAIN]), 2);
@@ -229,7 +231,7 @@ pub async fn a_token_carries_the_key_of_its_request(bench: &FlowBench) {
     bench.stale(step(&turns[1])).await;
 }
 
-/// A claim without requests only looks.
+/// A claim without requests leases nothing; it only reports the next due time.
 pub async fn a_claim_without_requests_takes_nothing(bench: &FlowBench) {
     bench.start("a").await;
     let line = capabilities(&[MAIN]);
@@ -238,7 +240,7 @@ pub async fn a_claim_without_requests_takes_nothing(bench: &FlowBench) {
     assert_eq!(bench.turn().await.attempt, 1);
 }
 
-/// A capability is known from the start on, and looked at before anything is locked.
+/// The capability is known from the start message on, and is checked before anything is locked.
 pub async fn lanes_of_other_capabilities_are_not_touched(bench: &FlowBench) {
     bench.send(vec![start_of("old", "ship@1.0.0")]).await;
     bench.advance(1).await;
@@ -250,13 +252,13 @@ pub async fn lanes_of_other_capabilities_are_not_touched(bench: &FlowBench) {
     assert_eq!((turn.instance.as_str(), turn.attempt), ("old", 1), "it was never leased");
 }
 
-/// No capability, no turn.
+/// A dispatcher without capabilities gets no turn.
 pub async fn a_dispatcher_without_capabilities_gets_nothing(bench: &FlowBench) {
     bench.start("a").await;
     assert_eq!(bench.no_turn_of(&capabilities(&[])).await, None);
 }
 
-/// Any means any.
+/// A dispatcher for any capability gets turns of all capabilities.
 pub async fn any_capability_takes_whatever_there_is(bench: &FlowBench) {
     bench.send(vec![start_of("a", "one"), start_of("b", "two")]).await;
     bench.turn_of(&Capabilities::Any).await;
@@ -264,7 +266,7 @@ pub async fn any_capability_takes_whatever_there_is(bench: &FlowBench) {
     assert_eq!(bench.no_turn_of(&Capabilities::Any).await, Some(LEASE));
 }
 
-/// A turn may pin what the instance needs from then on.
+/// A turn may pin the capability that the instance needs from then on.
 pub async fn the_last_turn_that_pinned_says_what_a_lane_needs(bench: &FlowBench) {
     bench.send(vec![start_of("a", "ship")]).await;
     let pin = |to: &str| {

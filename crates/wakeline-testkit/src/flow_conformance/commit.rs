@@ -1,4 +1,4 @@
-//! Committing a turn: fencing, history, executions, status.
+//! Rules of committing a turn: fencing, history, executions, status.
 
 use bytes::Bytes;
 use wakeline_store::StoreError;
@@ -7,11 +7,11 @@ use wakeline_store::flow::{
 };
 
 use super::{
-    FlowBench, MAIN, batch, birth, capabilities, capability, continues, ends, event, finish, id,
-    kv_key, nothing, start_of, step, texts, work,
+    FlowBench, MAIN, batch, capabilities, capability, continues, ends, event, finish, id, kv_key,
+    new_instance, nothing, start_of, step, texts, work,
 };
 
-/// Everything that a stale or conflicting turn could have written.
+/// A commit with everything that a stale or conflicting turn could have written.
 fn everything(turn: &wakeline_store::flow::TurnItem) -> TurnCommit {
     TurnCommit {
         status: vec![StatusChange::Set("status".into())],
@@ -37,7 +37,7 @@ async fn expect_nothing_was_written(bench: &FlowBench) {
     assert!(bench.popped("q").await.is_empty());
 }
 
-/// Rule 1: nothing at all.
+/// Rule 1: a stale turn writes nothing.
 pub async fn a_stale_turn_writes_nothing(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -48,7 +48,7 @@ pub async fn a_stale_turn_writes_nothing(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["x"]);
 }
 
-/// Rule 2: nothing at all, and the lease stays as it was.
+/// Rule 2: a conflicting turn writes nothing, and its lease does not change.
 pub async fn a_conflict_writes_nothing_and_keeps_the_lease(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -62,7 +62,7 @@ pub async fn a_conflict_writes_nothing_and_keeps_the_lease(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
 }
 
-/// Rule 2: the first event of an execution is 1.
+/// Rule 2: the first event of an execution has number 1.
 pub async fn a_history_begins_at_one(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -75,7 +75,7 @@ pub async fn a_history_begins_at_one(bench: &FlowBench) {
     assert_eq!(bench.detail("a").await.execution, 1);
 }
 
-/// Rule 2: appended, batch by batch.
+/// Rule 2: a turn appends one batch of events.
 pub async fn histories_grow_by_a_batch_per_turn(bench: &FlowBench) {
     bench.running("a").await;
     for (first, last) in [(2, 4), (5, 5), (6, 20)] {
@@ -88,7 +88,7 @@ pub async fn histories_grow_by_a_batch_per_turn(bench: &FlowBench) {
     assert_eq!(page.batches, [batch(1, 1), batch(2, 4), batch(5, 5), batch(6, 20)]);
 }
 
-/// A turn without events is a turn too.
+/// A turn without events removes its messages as well.
 pub async fn a_turn_without_events_takes_its_messages(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -100,13 +100,13 @@ pub async fn a_turn_without_events_takes_its_messages(bench: &FlowBench) {
     assert_eq!((turn.last_event, texts(&turn)), (1, vec!["y".to_owned()]));
 }
 
-/// Rule 3: without an instance there is nowhere to write to.
-pub async fn writing_without_a_birth_is_refused(bench: &FlowBench) {
+/// Rule 3: nothing can be written before the instance exists.
+pub async fn writing_before_the_instance_is_created_is_refused(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     let kv = vec![wakeline_store::flow::KvChange::ClearAll];
     let wrong = [
-        TurnCommit { birth: None, ..step(&turn) },
+        TurnCommit { new_instance: None, ..step(&turn) },
         TurnCommit { status: vec![StatusChange::Clear], ..nothing(&turn) },
         TurnCommit { kv, ..nothing(&turn) },
     ];
@@ -118,17 +118,17 @@ pub async fn writing_without_a_birth_is_refused(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
 }
 
-/// Rule 3: made once.
-pub async fn a_second_birth_is_ignored(bench: &FlowBench) {
+/// Rule 3: an instance is created once.
+pub async fn creating_an_instance_again_is_ignored(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
     let turn = bench.turn().await;
-    bench.committed(TurnCommit { birth: Some(birth("other")), ..step(&turn) }).await;
+    bench.committed(TurnCommit { new_instance: Some(new_instance("other")), ..step(&turn) }).await;
     assert_eq!(bench.detail("a").await.name.as_str(), "order");
 }
 
-/// Rule 3: who waits for it is remembered.
-pub async fn a_birth_remembers_its_parent(bench: &FlowBench) {
+/// Rule 3: the parent that waits for the instance is stored.
+pub async fn an_instance_remembers_its_parent(bench: &FlowBench) {
     bench.running("parent").await;
     bench.child("child", "parent").await;
     assert_eq!(bench.detail("child").await.parent, Some(id("parent")));
@@ -137,7 +137,7 @@ pub async fn a_birth_remembers_its_parent(bench: &FlowBench) {
     assert_eq!(bench.turn().await.parent, Some((id("parent"), 1)));
 }
 
-/// Rule 3: a version that is not given is none.
+/// Rule 3: an execution without a given version has none.
 pub async fn an_execution_without_a_pin_has_no_version(bench: &FlowBench) {
     bench.running("a").await;
     assert_eq!(bench.detail("a").await.version, None);
@@ -145,7 +145,7 @@ pub async fn an_execution_without_a_pin_has_no_version(bench: &FlowBench) {
     assert_eq!(executions[0].version, None);
 }
 
-/// Rule 4.
+/// Rule 4: the version of the status goes up with each change.
 pub async fn each_status_change_makes_a_new_version(bench: &FlowBench) {
     bench.running("a").await;
     let status = async || {
@@ -167,7 +167,7 @@ pub async fn each_status_change_makes_a_new_version(bench: &FlowBench) {
     assert_eq!(status().await, (Some(String::new()), 6));
 }
 
-/// Rule 4: over executions too.
+/// Rule 4: the status is kept across executions.
 pub async fn a_status_outlives_its_execution(bench: &FlowBench) {
     bench.running("a").await;
     let set = || vec![StatusChange::Set("busy".to_owned())];
@@ -178,7 +178,7 @@ pub async fn a_status_outlives_its_execution(bench: &FlowBench) {
     assert_eq!((detail.status.as_deref(), detail.status_version), (Some("busy"), 1));
 }
 
-/// Rule 9, for each way to end.
+/// Rule 9 holds for each final state.
 pub async fn an_ended_instance_has_its_state_and_output(bench: &FlowBench) {
     use InstanceState::{Cancelled, Completed, Failed, Terminated};
     for (n, state) in [Completed, Failed, Cancelled, Terminated].into_iter().enumerate() {
@@ -196,7 +196,7 @@ pub async fn an_ended_instance_has_its_state_and_output(bench: &FlowBench) {
     }
 }
 
-/// Rule 9: no output is none, an empty one is empty.
+/// Rule 9: a missing output and an empty output are different.
 pub async fn an_output_may_be_missing_or_empty(bench: &FlowBench) {
     for (name, output) in [("a", None), ("b", Some(Bytes::new()))] {
         bench.running(name).await;
@@ -206,7 +206,7 @@ pub async fn an_output_may_be_missing_or_empty(bench: &FlowBench) {
     }
 }
 
-/// Rule 10.
+/// Rule 10: only the execution ends.
 pub async fn continuing_as_new_ends_the_execution_and_not_the_instance(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| continues(turn, MAIN)).await;
@@ -232,7 +232,7 @@ pub async fn continuing_as_new_ends_the_execution_and_not_the_instance(bench: &F
     assert_eq!(turn.state, Some(InstanceState::Running));
 }
 
-/// Rule 10: the next execution may need other code.
+/// Rule 10: the next execution may need another capability.
 pub async fn a_continued_instance_needs_what_its_start_says(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| continues(turn, "order@2")).await;
@@ -247,7 +247,7 @@ pub async fn a_continued_instance_needs_what_its_start_says(bench: &FlowBench) {
     assert_eq!(versions, [None, Some("2")], "each execution has its own");
 }
 
-/// Rule 10: messages for the old execution reach the new one.
+/// Rule 10: messages for the old execution are delivered to the new one.
 pub async fn messages_that_wait_reach_the_next_execution(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -257,7 +257,7 @@ pub async fn messages_that_wait_reach_the_next_execution(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["during", "start"]);
 }
 
-/// Executions have histories of their own.
+/// Every execution has its own history.
 pub async fn executions_have_histories_of_their_own(bench: &FlowBench) {
     bench.running("a").await;
     for _ in 0..2 {
@@ -277,7 +277,7 @@ pub async fn executions_have_histories_of_their_own(bench: &FlowBench) {
     assert_eq!(history(Some(4)).await, (0, vec![]));
 }
 
-/// A start that needs other code than the instance is not a new life.
+/// A start message with another capability does not begin a new execution of a running instance.
 pub async fn a_start_to_a_running_instance_changes_nothing_by_itself(bench: &FlowBench) {
     bench.running("a").await;
     let again = wakeline_store::flow::Envelope { unique: false, ..start_of("a", "other") };

@@ -1,4 +1,4 @@
-//! Calls at the same time.
+//! Rules that must hold for concurrent calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
     turn_line, work,
 };
 
-/// Claims until it has a turn. A claim that lost a race says so by a short wait.
+/// Claims until it gets a turn. A claim that lost a race reports a short wait.
 async fn turn_in_a_race(flow: Arc<dyn Flow>) -> TurnItem {
     let line = capabilities(&[MAIN]);
     for _ in 0..1_000 {
@@ -31,7 +31,7 @@ async fn turn_in_a_race(flow: Arc<dyn Flow>) -> TurnItem {
     panic!("a thousand claims lost every race");
 }
 
-/// Claims until it has work.
+/// Claims until it gets work.
 async fn work_in_a_race(flow: Arc<dyn Flow>) -> WorkItem {
     for _ in 0..1_000 {
         let mut answer =
@@ -47,7 +47,7 @@ async fn work_in_a_race(flow: Arc<dyn Flow>) -> WorkItem {
     panic!("a thousand claims lost every race");
 }
 
-/// Ten lanes, ten claims: each gets one, round after round.
+/// Ten claims for ten lanes get one each, in several rounds.
 pub async fn racing_claims_share_the_turns(bench: &FlowBench) {
     for round in 0..10 {
         let names: Vec<_> = (0..10).map(|n| format!("{round}-{n}")).collect();
@@ -69,7 +69,7 @@ pub async fn racing_claims_share_the_turns(bench: &FlowBench) {
     }
 }
 
-/// One lane, many claims: one holder.
+/// Of many claims for one lane, one gets it.
 pub async fn a_lane_has_one_holder_in_a_race(bench: &FlowBench) {
     bench.start("a").await;
     let claims = (0..8).map(|_| {
@@ -86,7 +86,7 @@ pub async fn a_lane_has_one_holder_in_a_race(bench: &FlowBench) {
     assert_eq!(holders, 1);
 }
 
-/// Ten activities, ten claims: each gets one.
+/// Ten claims for ten activities get one each.
 pub async fn racing_claims_share_the_work(bench: &FlowBench) {
     for round in 0..10_u64 {
         for n in 0..10 {
@@ -103,7 +103,7 @@ pub async fn racing_claims_share_the_work(bench: &FlowBench) {
     }
 }
 
-/// One token, many commits: one counts.
+/// Of many commits with one token, one counts.
 pub async fn racing_commits_of_one_turn_count_once(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -126,7 +126,7 @@ pub async fn racing_commits_of_one_turn_count_once(bench: &FlowBench) {
     assert_eq!(bench.turn().await.messages.len(), 2, "one message, and the start");
 }
 
-/// One token, many completions: one counts.
+/// Of many completions with one token, one counts.
 pub async fn racing_completions_count_once(bench: &FlowBench) {
     bench.running("a").await;
     bench.add_work(work("a", 1)).await;
@@ -145,7 +145,7 @@ pub async fn racing_completions_count_once(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["done"]);
 }
 
-/// One id, many starts: one counts.
+/// Of many starts of one id, one counts.
 pub async fn racing_starts_of_one_instance_count_once(bench: &FlowBench) {
     for round in 0..5 {
         let name = format!("i{round}");
@@ -163,7 +163,7 @@ pub async fn racing_starts_of_one_instance_count_once(bench: &FlowBench) {
     }
 }
 
-/// A fan-in: completions at the same time lose no message.
+/// Concurrent completions for one instance lose no message.
 pub async fn racing_completions_into_one_lane_lose_nothing(bench: &FlowBench) {
     bench.running("a").await;
     let all: Vec<_> = (0..40).map(|n| work("a", n)).collect();
@@ -184,7 +184,7 @@ pub async fn racing_completions_into_one_lane_lose_nothing(bench: &FlowBench) {
     assert_eq!((turn.messages.len(), got.len()), (40, 40));
 }
 
-/// Messages that race with the end of a turn are not forgotten.
+/// Messages that race with the end of a turn are delivered.
 pub async fn a_message_that_races_with_a_commit_is_not_forgotten(bench: &FlowBench) {
     bench.start("a").await;
     let mut turn = bench.turn().await;
@@ -203,7 +203,7 @@ pub async fn a_message_that_races_with_a_commit_is_not_forgotten(bench: &FlowBen
     }
 }
 
-/// One session, several owners at once: one has it.
+/// Of several owners that claim a session at once, one gets it.
 pub async fn a_session_has_one_owner_in_a_race(bench: &FlowBench) {
     for round in 0..5_u64 {
         let session = format!("s{round}");
@@ -233,7 +233,7 @@ pub async fn a_session_has_one_owner_in_a_race(bench: &FlowBench) {
     }
 }
 
-/// Deadlocks are the store's to avoid: turns that send to each other crosswise.
+/// Turns that send to each other at once do not deadlock.
 pub async fn turns_that_send_crosswise_do_not_block_each_other(bench: &FlowBench) {
     let names: Vec<_> = (0..4).map(|n| format!("i{n}")).collect();
     bench.send(names.iter().map(|name| start(name)).collect()).await;

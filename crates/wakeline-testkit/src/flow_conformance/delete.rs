@@ -1,13 +1,13 @@
-//! Deleting instances with all below them.
+//! Rules of deleting instances with their descendants.
 
 use wakeline_store::flow::{
-    AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceBirth, InstanceFilter,
-    KvChange, RenewOutcome, TurnCommit, Watched,
+    AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceFilter, KvChange, NewInstance,
+    RenewOutcome, TurnCommit, Watched,
 };
 
 use super::{
-    FlowBench, MAIN, Worker, batch, birth, capabilities, continues, event, finish, id, kv_key,
-    step, texts, turn_line, work,
+    FlowBench, MAIN, Worker, batch, capabilities, continues, event, finish, id, kv_key,
+    new_instance, step, texts, turn_line, work,
 };
 
 impl FlowBench {
@@ -35,7 +35,7 @@ fn matching(limit: u32) -> InstanceFilter {
     InstanceFilter { limit, ..InstanceFilter::default() }
 }
 
-/// Rule 4: everything that it owns.
+/// Rule 4: everything that belongs to an instance is deleted with it.
 pub async fn a_deleted_instance_leaves_nothing(bench: &FlowBench) {
     bench.running("a").await;
     let kv = vec![KvChange::Set(kv_key("k"), "v".into())];
@@ -64,7 +64,7 @@ pub async fn a_deleted_instance_leaves_nothing(bench: &FlowBench) {
     assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default(), "twice is nothing");
 }
 
-/// Rule 4: not while it runs, unless by force.
+/// Rule 4: a running instance is deleted only by force.
 pub async fn a_running_instance_is_deleted_only_by_force(bench: &FlowBench) {
     bench.running("a").await;
     bench.completed("b").await;
@@ -77,8 +77,8 @@ pub async fn a_running_instance_is_deleted_only_by_force(bench: &FlowBench) {
     assert!(bench.are_missing(&["a", "b"]).await);
 }
 
-/// Rule 4: with all below.
-pub async fn deleting_takes_all_below_along(bench: &FlowBench) {
+/// Rule 4: all descendants are deleted too.
+pub async fn deleting_an_instance_deletes_its_descendants(bench: &FlowBench) {
     bench.running("root").await;
     for (child, parent) in [("child", "root"), ("grandchild", "child"), ("second", "root")] {
         bench.child(child, parent).await;
@@ -95,7 +95,7 @@ pub async fn deleting_takes_all_below_along(bench: &FlowBench) {
     assert_ne!(bench.watched("other").await, Watched::Missing);
 }
 
-/// Rule 4: a child is not deleted from below its parent.
+/// Rule 4: a child is not deleted while its parent exists.
 pub async fn a_child_is_not_deleted_without_its_parent(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -108,7 +108,7 @@ pub async fn a_child_is_not_deleted_without_its_parent(bench: &FlowBench) {
     assert_eq!((report.instances, report.orphans), (3, vec![]), "with it, it is");
 }
 
-/// Rule 4: by force, whatever the parent does.
+/// Rule 4: by force it is deleted whatever the state of its parent is.
 pub async fn a_child_is_deleted_by_force(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -117,7 +117,7 @@ pub async fn a_child_is_deleted_by_force(bench: &FlowBench) {
     assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree"), [id("root")]);
 }
 
-/// Rule 4: leases of what was deleted are stale, also for one of the same id.
+/// Rule 4: leases of a deleted instance are stale, also for a new one with the same id.
 pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
@@ -143,7 +143,7 @@ pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowB
     assert!(bench.completes(new_work.token).await);
 }
 
-/// A worker learns by its lease that the instance is gone.
+/// A worker learns from its lease that the instance is gone.
 pub async fn work_of_a_deleted_instance_is_gone(bench: &FlowBench) {
     bench.running("a").await;
     bench.add_work(work("a", 1)).await;
@@ -156,7 +156,7 @@ pub async fn work_of_a_deleted_instance_is_gone(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [2]);
 }
 
-/// A pending instance has not ended.
+/// A pending instance has not ended, so it is deleted only by force.
 pub async fn a_pending_instance_is_deleted_only_by_force(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
     bench.start("a").await;
@@ -172,7 +172,7 @@ pub async fn a_pending_instance_is_deleted_only_by_force(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["start"]);
 }
 
-/// In bulk: ended roots, with what is below them.
+/// A bulk deletion covers ended roots and their descendants.
 pub async fn matching_instances_are_deleted_with_all_below(bench: &FlowBench) {
     bench.completed("done").await;
     bench.running("running").await;
@@ -193,7 +193,7 @@ pub async fn matching_instances_are_deleted_with_all_below(bench: &FlowBench) {
     assert_eq!(bench.delete_where(matching(100)).await, DeleteReport::default());
 }
 
-/// In bulk: of these, ended before, at most so many.
+/// A bulk deletion can be limited by names, by the time of the end, and by a number.
 pub async fn matching_is_by_name_time_and_number(bench: &FlowBench) {
     for name in ["a", "b", "c", "d"] {
         bench.completed(name).await;
@@ -215,7 +215,7 @@ pub async fn matching_is_by_name_time_and_number(bench: &FlowBench) {
     assert_eq!(bench.delete_where(none).await.instances, 0, "of none, none");
 }
 
-/// In bulk: a child is not a root.
+/// A bulk deletion does not treat a child as a root.
 pub async fn matching_passes_over_children(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -225,7 +225,7 @@ pub async fn matching_passes_over_children(bench: &FlowBench) {
     bench.detail("child").await;
 }
 
-/// Families and mailboxes that are larger than what one transaction removes.
+/// Families and mailboxes can be larger than what one transaction removes.
 pub async fn a_large_family_is_deleted_to_the_last_row(bench: &FlowBench) {
     bench.completed("other").await;
     bench.running("root").await;
@@ -247,7 +247,7 @@ pub async fn a_large_family_is_deleted_to_the_last_row(bench: &FlowBench) {
     assert_eq!(bench.flow.clear_deleted().await.expect("cleared"), None);
 }
 
-/// A deletion that its caller gives up, at whatever moment, leaves nothing for good.
+/// A deletion whose caller gives up, at whatever point, leaves nothing behind for good.
 pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
     for polls in [1, 2, 5, 20, 100, 500, 2_000] {
         bench.running("root").await;
@@ -267,15 +267,15 @@ pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
                 tokio::task::yield_now().await;
             }
         }
-        // Also waits for what was sent to the database before the caller gave up.
+        // This also waits for statements that were sent before the caller gave up.
         bench.delete(&["root"], true).await;
-        // A child begins while its parent is gone, and it itself not yet.
+        // A child begins when its parent has been removed and it itself has not.
         bench.advance(1).await;
         let late = bench.claim_turns(vec![turn_line(&capabilities(&[MAIN]), 1)]).await.remove(0);
         if let Some(turn) = late.turns.into_iter().flatten().next() {
             let parent = Some((id("child 0"), 1));
-            let birth = Some(InstanceBirth { parent, ..birth("child") });
-            bench.commit(TurnCommit { birth, ..step(&turn) }).await;
+            let new_instance = Some(NewInstance { parent, ..new_instance("child") });
+            bench.commit(TurnCommit { new_instance, ..step(&turn) }).await;
         }
         bench.advance(61).await;
         while bench.flow.clear_deleted().await.expect("cleared").is_some() {}
@@ -285,7 +285,7 @@ pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
     }
 }
 
-/// What takes the name of a deleted instance has nothing to do with it.
+/// A new instance with the id of a deleted one is not related to it.
 pub async fn children_of_a_namesake_stay(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("first", "root").await;
@@ -298,7 +298,7 @@ pub async fn children_of_a_namesake_stay(bench: &FlowBench) {
     assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree"), [id("root"), id("second")]);
 }
 
-/// Those who wait for an instance learn that it was deleted.
+/// Waiters of an instance are notified that it was deleted.
 pub async fn waiters_of_a_deleted_instance_are_named(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -309,7 +309,7 @@ pub async fn waiters_of_a_deleted_instance_are_named(bench: &FlowBench) {
     assert_eq!(report.watched, [id("child"), id("root")]);
 }
 
-/// By force, also what waits for an instance that was never started: a misspelt id, say.
+/// Force also deletes messages of an instance that was never started, for example of a misspelt id.
 pub async fn early_messages_are_deleted_by_force(bench: &FlowBench) {
     bench.send(vec![event("a", "early"), event("a", "too")]).await;
     assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default());
@@ -320,7 +320,7 @@ pub async fn early_messages_are_deleted_by_force(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["start"]);
 }
 
-/// Otherwise it would begin for a parent that is gone. Without force it keeps its parent.
+/// Otherwise the child would begin for a parent that is gone. Without force it keeps its parent.
 pub async fn pending_children_are_deleted_with_their_parent(bench: &FlowBench) {
     bench.completed("over").await;
     bench.send(vec![super::child_start("left", "over")]).await;
@@ -339,7 +339,7 @@ pub async fn pending_children_are_deleted_with_their_parent(bench: &FlowBench) {
     assert!(bench.is_pending("another's").await);
 }
 
-/// The other one would wait for ever.
+/// Otherwise the other parent would wait forever.
 pub async fn a_pending_child_that_another_started_too_is_not_deleted_with_its_parent(
     bench: &FlowBench,
 ) {

@@ -1,4 +1,4 @@
-//! The time until the next turn, and sweeps.
+//! Rules of the time until the next turn, and of sweeps.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{
     start_of, step, tagged, turn_line, work,
 };
 
-/// Rule 6 of claiming: each source, exactly.
-pub async fn the_next_turn_is_told_exactly_for_each_source(bench: &FlowBench) {
+/// Rule 6 of claiming: the next due time is exact for each source alone.
+pub async fn the_next_due_time_is_exact_for_each_source(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, None, "nothing is in sight");
     bench.send(vec![Envelope { visible: after(90), ..start("a") }]).await;
     assert_eq!(bench.no_turn().await, Some(secs(90)), "a message");
@@ -41,7 +41,7 @@ pub async fn a_wait_ends_when_there_is_something_and_not_before(bench: &FlowBenc
     bench.turn().await;
 }
 
-/// Rule 6 of claiming: only what the line may have.
+/// Rule 6 of claiming: it concerns only what the line may get.
 pub async fn the_next_turn_is_that_of_the_line(bench: &FlowBench) {
     bench
         .send(vec![
@@ -62,8 +62,8 @@ pub async fn the_next_turn_is_that_of_the_line(bench: &FlowBench) {
     assert_eq!(bench.no_turn_of(&Capabilities::Any).await, Some(secs(5)));
 }
 
-/// Rule 6 of claiming: who got a turn needs no time; who went without does.
-pub async fn a_partly_served_line_is_told_when_the_next_turn_is_due(bench: &FlowBench) {
+/// Rule 6 of claiming: it is reported if a request was not served.
+pub async fn a_partly_served_line_reports_when_the_next_turn_is_due(bench: &FlowBench) {
     bench.start("a").await;
     bench.send(vec![Envelope { visible: after(3), ..start("b") }]).await;
     let line = capabilities(&[super::MAIN]);
@@ -72,7 +72,7 @@ pub async fn a_partly_served_line_is_told_when_the_next_turn_is_due(bench: &Flow
     assert_eq!(answer.next_due, Some(secs(3)));
 }
 
-/// A sweep answers as a claim would, and takes nothing.
+/// A sweep returns the same time as a claim and leases nothing.
 pub async fn a_sweep_agrees_with_claims_and_takes_nothing(bench: &FlowBench) {
     assert_eq!(bench.sweep(main_line()).await, None);
     bench.send(vec![Envelope { visible: after(10), ..start("a") }]).await;
@@ -89,7 +89,7 @@ pub async fn a_sweep_agrees_with_claims_and_takes_nothing(bench: &FlowBench) {
     assert_eq!(bench.sweep(main_line()).await, Some(Duration::ZERO));
 }
 
-/// The same for work.
+/// A sweep of work returns the same time as a claim and leases nothing.
 pub async fn a_sweep_of_work_agrees_with_claims(bench: &FlowBench) {
     let (plain, gpu) = (Worker::plain(), Worker::of(false, &["gpu"]));
     assert_eq!(bench.sweep(plain.line()).await, None);
@@ -107,7 +107,7 @@ pub async fn a_sweep_of_work_agrees_with_claims(bench: &FlowBench) {
     assert_eq!(bench.sweep(Worker::owning("me").line()).await, Some(LEASE));
 }
 
-/// An outcome line has something once its instance has ended.
+/// The line of an outcome is due once its instance has ended.
 pub async fn a_sweep_of_an_outcome_has_something_once_the_instance_ended(bench: &FlowBench) {
     let line = || FlowLine::Outcome(id("a"));
     assert_eq!(bench.sweep(line()).await, None);
@@ -119,7 +119,7 @@ pub async fn a_sweep_of_an_outcome_has_something_once_the_instance_ended(bench: 
     assert_eq!(bench.sweep(line()).await, Some(Duration::ZERO));
 }
 
-/// Many lines, one answer each, in order.
+/// A sweep of many lines has one answer for each, in order.
 pub async fn many_lines_are_swept_at_once(bench: &FlowBench) {
     bench.start("a").await;
     bench.add_work(work("a", 1)).await;

@@ -1,14 +1,14 @@
-//! What a turn tells the endpoints of applications, in its own commit.
+//! Rules of webhook messages that a turn emits in its own commit.
 
 use bytes::Bytes;
 use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EventId, HookMessageId, HookWhat};
 use wakeline_store::flow::{TurnCommit, TurnOutcome};
-use wakeline_store::hook::{EmitOutcome, EventType, MessageFilter, NewEndpoint, NewMessage};
+use wakeline_store::hook::{EmitOutcome, EventType, HookMessageFilter, NewEndpoint, NewMessage};
 
 use super::{FlowBench, batch, event, push, step};
 use crate::hook_conformance as hook;
 
-/// An application of the store.
+/// Creates an application in the store.
 async fn application(bench: &FlowBench) -> ApplicationId {
     let new = hook::application(None);
     let id = new.id;
@@ -22,22 +22,22 @@ async fn endpoint(bench: &FlowBench, application: ApplicationId, new: NewEndpoin
     id
 }
 
-/// A message that is named by a decision.
+/// A message whose event id names a decision.
 fn decided(application: ApplicationId, decision: &str) -> NewMessage {
     let event_id = Some(EventId::parse(decision).expect("a valid id"));
     NewMessage { event_id, ..hook::message(application) }
 }
 
-/// The messages of an application, oldest first.
+/// Lists the messages of an application, oldest first.
 async fn stored(bench: &FlowBench, application: ApplicationId) -> Vec<HookMessageId> {
-    let (filter, page) = (MessageFilter::default(), hook::first(100));
+    let (filter, page) = (HookMessageFilter::default(), hook::first(100));
     let page = bench.hooks.messages(application, filter, page).await.expect("messages are listed");
     page.items.into_iter().map(|message| message.id).collect()
 }
 
-/// The messages that can be sent now, in the order in which they are. They stay leased.
+/// Claims the messages that can be sent now and returns them in order. They stay leased.
 async fn sent(bench: &FlowBench, attempts: usize) -> Vec<(EndpointId, HookMessageId)> {
-    let claim = hook::push(vec![hook::ask(attempts)]);
+    let claim = hook::push(vec![hook::request(attempts)]);
     let claimed = bench.hooks.claim_deliveries(vec![claim]).await.expect("deliveries are claimed");
     let groups = claimed.into_iter().flat_map(|line| line.groups).flatten();
     let of = |group: wakeline_store::hook::DeliveryGroup| {
@@ -47,7 +47,7 @@ async fn sent(bench: &FlowBench, attempts: usize) -> Vec<(EndpointId, HookMessag
     groups.flat_map(of).collect()
 }
 
-/// Emits from a turn of a running instance.
+/// Emits messages from a turn of a running instance.
 async fn emitted(bench: &FlowBench, emits: Vec<NewMessage>) -> Vec<EmitOutcome> {
     let reply = bench.turned("a", |turn| TurnCommit { emits, ..step(turn) }).await;
     match reply.outcome {
@@ -56,7 +56,7 @@ async fn emitted(bench: &FlowBench, emits: Vec<NewMessage>) -> Vec<EmitOutcome> 
     }
 }
 
-/// Rule 12: message and deliveries are there, and those who send are told.
+/// Rule 12: the commit stores message and deliveries and notifies senders.
 pub async fn what_a_turn_emits_is_there_with_its_commit(bench: &FlowBench) {
     let app = application(bench).await;
     let to = endpoint(bench, app, hook::endpoint(hook::plain())).await;
@@ -70,9 +70,9 @@ pub async fn what_a_turn_emits_is_there_with_its_commit(bench: &FlowBench) {
     let [EmitOutcome::Stored(stored, 1)] = &emits[..] else { panic!("{emits:?}") };
     assert_eq!((stored.id, pushes.len()), (id, 1));
     let push_now = |what: &HookWhat| *what == HookWhat::Push;
-    let told = reply.hook_changes.iter().find(|change| push_now(&change.what));
-    assert!(told.is_some_and(|change| change.due_in.is_zero()), "{:?}", reply.hook_changes);
-    let claim = hook::push(vec![hook::ask(3)]);
+    let change_now = reply.hook_changes.iter().find(|change| push_now(&change.what));
+    assert!(change_now.is_some_and(|change| change.due_in.is_zero()), "{:?}", reply.hook_changes);
+    let claim = hook::push(vec![hook::request(3)]);
     let claimed = bench.hooks.claim_deliveries(vec![claim]).await.expect("deliveries are claimed");
     let groups = &claimed[0].groups[0];
     let [group] = &groups[..] else { panic!("{groups:?}") };
@@ -101,7 +101,7 @@ pub async fn a_refused_turn_emits_nothing(bench: &FlowBench) {
     assert_eq!(stored(bench, app).await, [id]);
 }
 
-/// Rule 12: a decision that is carried out again finds its message, and makes no second one.
+/// Rule 12: a decision that is replayed finds its message and stores no second one.
 pub async fn a_decision_emits_once(bench: &FlowBench) {
     let app = application(bench).await;
     endpoint(bench, app, hook::endpoint(hook::plain())).await;
@@ -124,7 +124,7 @@ pub async fn a_decision_emits_once(bench: &FlowBench) {
     assert_eq!(sent(bench, 9).await.len(), 2);
 }
 
-/// Rule 12: as by an emit, so filters and channels say who gets what.
+/// Rule 12: filters and channels select the endpoints, as for any emit.
 pub async fn filters_say_who_gets_what_a_turn_emits(bench: &FlowBench) {
     let app = application(bench).await;
     let all = hook::endpoint(hook::plain());
@@ -150,8 +150,8 @@ pub async fn filters_say_who_gets_what_a_turn_emits(bench: &FlowBench) {
     assert_eq!(got, expected);
 }
 
-/// Rule 12: one that has nowhere to go is told of, and hinders nothing.
-pub async fn an_emit_to_an_unknown_application_is_told_and_dropped(bench: &FlowBench) {
+/// Rule 12: a message to an unknown application is reported, and the rest of the commit succeeds.
+pub async fn an_emit_to_an_unknown_application_is_reported_and_dropped(bench: &FlowBench) {
     let app = application(bench).await;
     bench.running("a").await;
     let known = decided(app, "flow.2");
@@ -165,9 +165,9 @@ pub async fn an_emit_to_an_unknown_application_is_told_and_dropped(bench: &FlowB
     assert_eq!(bench.no_turn().await, None, "the turn is committed");
 }
 
-/// Rule 12: one that does not fit the schema that its event type enforces is told of, and hinders
-/// nothing.
-pub async fn an_emit_that_does_not_fit_its_event_type_is_told_and_dropped(bench: &FlowBench) {
+/// Rule 12: a message that violates the enforced schema of its event type is reported, and the rest
+/// of the commit succeeds.
+pub async fn an_emit_that_does_not_fit_its_event_type_is_reported_and_dropped(bench: &FlowBench) {
     let app = application(bench).await;
     bench.running("a").await;
     let schemas = br#"{"1": false, "2": {"type": "object", "required": ["total"]}}"#;
@@ -199,13 +199,14 @@ pub async fn an_emit_that_does_not_fit_its_event_type_is_told_and_dropped(bench:
     }
 }
 
-/// Messages of turns are delivered in the order of their turns, and within a turn in its order.
-pub async fn what_turns_emit_keeps_its_order(bench: &FlowBench) {
+/// Messages of turns are delivered in the order of their turns, and within a turn in the order of
+/// emitting.
+pub async fn messages_that_turns_emit_keep_their_order(bench: &FlowBench) {
     let app = application(bench).await;
     endpoint(bench, app, hook::endpoint(hook::fifo(9))).await;
     bench.running("a").await;
     let messages: Vec<_> = (0..5).map(|n| decided(app, &format!("flow.{n}"))).collect();
-    // Not in the order of their ids.
+    // This is not the order of their ids.
     let order = [3, 0, 4, 1, 2].map(|n: usize| messages[n].clone());
     emitted(bench, order[..3].to_vec()).await;
     emitted(bench, order[3..].to_vec()).await;

@@ -1,4 +1,4 @@
-//! The key-value state.
+//! Rules of the key-value state.
 
 use bytes::Bytes;
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, TurnCommit, TurnItem};
@@ -21,7 +21,7 @@ fn changing(turn: &TurnItem, kv: &[KvChange]) -> TurnCommit {
     TurnCommit { kv: kv.to_vec(), ..step(turn) }
 }
 
-/// The state that a turn sees.
+/// Claims a turn and returns the state that it sees.
 async fn seen_by_turn(bench: &FlowBench, instance: &str) -> Vec<(String, String)> {
     bench.send(vec![event(instance, "look")]).await;
     let turn = bench.turn().await;
@@ -32,7 +32,7 @@ async fn seen_by_turn(bench: &FlowBench, instance: &str) -> Vec<(String, String)
     turn.kv.iter().map(|entry| (entry.key.to_string(), text(&entry.value))).collect()
 }
 
-/// Set, overwritten, cleared; ordered by key.
+/// Readers see values that were set, overwritten or cleared, ordered by key.
 pub async fn readers_see_values_as_they_stand(bench: &FlowBench) {
     bench.running("a").await;
     assert!(bench.kv("a").await.is_empty());
@@ -58,7 +58,7 @@ pub async fn changes_of_one_turn_are_applied_in_order(bench: &FlowBench) {
     assert_eq!(bench.kv("a").await, pairs(&[("d", "1")]));
 }
 
-/// Rule 5: replay sees what the execution began with.
+/// Rule 5: a replay sees the state at the beginning of the execution.
 pub async fn a_turn_sees_the_state_as_of_the_start_of_its_execution(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| changing(turn, &[set("k", "1")])).await;
@@ -66,7 +66,7 @@ pub async fn a_turn_sees_the_state_as_of_the_start_of_its_execution(bench: &Flow
     assert_eq!(bench.kv("a").await, pairs(&[("k", "1")]), "readers see it");
 }
 
-/// Rule 5: continuing merges.
+/// Rule 5: continuing as new merges the changes.
 pub async fn continuing_merges_what_changed(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| changing(turn, &[set("kept", "1"), set("gone", "1")])).await;
@@ -84,7 +84,7 @@ pub async fn continuing_merges_what_changed(bench: &FlowBench) {
     assert_eq!(seen_by_turn(bench, "a").await, pairs(&[("kept", "1"), ("last", "1")]));
 }
 
-/// Rule 5: ending merges.
+/// Rule 5: ending merges the changes.
 pub async fn ending_merges_what_changed(bench: &FlowBench) {
     for (name, state) in [("a", InstanceState::Completed), ("b", InstanceState::Failed)] {
         bench.running(name).await;
@@ -106,7 +106,8 @@ pub async fn ending_merges_what_changed(bench: &FlowBench) {
     }
 }
 
-/// A tombstone hides what an earlier execution set, for readers only, until it is merged.
+/// A cleared key hides the value of an earlier execution from readers only, until the changes are
+/// merged.
 pub async fn a_cleared_key_hides_the_value_of_an_earlier_execution(bench: &FlowBench) {
     bench.running("a").await;
     let kv = vec![set("k", "1"), set("l", "1")];
@@ -126,8 +127,8 @@ pub async fn a_cleared_key_hides_the_value_of_an_earlier_execution(bench: &FlowB
     assert_eq!(bench.kv("a").await, pairs(&[("new", "4")]));
 }
 
-/// Who set a value, and when.
-pub async fn a_value_tells_which_execution_set_it_and_when(bench: &FlowBench) {
+/// A value has the execution that set it, and the time.
+pub async fn a_value_shows_which_execution_set_it_and_when(bench: &FlowBench) {
     bench.running("a").await;
     let kv = vec![set("old", "1"), set("both", "1")];
     bench.turned("a", |turn| TurnCommit { kv: kv.clone(), ..continues(turn, MAIN) }).await;
@@ -136,16 +137,16 @@ pub async fn a_value_tells_which_execution_set_it_and_when(bench: &FlowBench) {
     let turn = bench.turn().await;
     bench.committed(changing(&turn, &[set("both", "2")])).await;
     let entries = bench.flow.kv(&id("a"), None).await.expect("values are read");
-    let told: Vec<_> = (entries.iter())
+    let values: Vec<_> = (entries.iter())
         .map(|entry| (entry.key.as_str(), entry.execution, entry.updated_at))
         .collect();
-    assert_eq!(told, [("both", 2, began.plus(secs(5))), ("old", 1, began)]);
+    assert_eq!(values, [("both", 2, began.plus(secs(5))), ("old", 1, began)]);
     bench.turned("a", finish).await;
     let merged = bench.flow.kv(&id("a"), None).await.expect("values are read");
     assert_eq!(merged, entries, "merging changes neither");
 }
 
-/// The version goes up with every turn that changed something.
+/// The version goes up with every turn that changed a value.
 pub async fn the_kv_version_goes_up_with_every_turn_that_changed_it(bench: &FlowBench) {
     bench.running("a").await;
     assert_eq!(bench.detail("a").await.kv_version, 0);
@@ -158,7 +159,7 @@ pub async fn the_kv_version_goes_up_with_every_turn_that_changed_it(bench: &Flow
     assert_eq!(bench.detail("a").await.kv_version, 2);
 }
 
-/// Instances do not see each other's values.
+/// Instances do not see the values of others.
 pub async fn instances_have_values_of_their_own(bench: &FlowBench) {
     bench.running("a").await;
     bench.running("b").await;
@@ -169,7 +170,7 @@ pub async fn instances_have_values_of_their_own(bench: &FlowBench) {
     assert_eq!(bench.kv("b").await, pairs(&[("k", "of b")]));
 }
 
-/// Keys and values of any kind.
+/// Keys with unusual characters and large values are returned unchanged.
 pub async fn odd_keys_and_large_values_are_kept(bench: &FlowBench) {
     bench.running("a").await;
     let large = "x".repeat(1 << 20);
@@ -192,7 +193,7 @@ pub async fn odd_keys_and_large_values_are_kept(bench: &FlowBench) {
     assert_eq!(bench.kv("a").await.len(), kv.len());
 }
 
-/// A first turn may set values, and end.
+/// A first turn may set values and end the instance.
 pub async fn a_first_turn_may_set_values_and_end(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;

@@ -1,15 +1,15 @@
-//! Messages into lanes.
+//! Rules of sending messages to lanes.
 
 use bytes::Bytes;
 use wakeline_core::Capabilities;
 use wakeline_store::flow::{EnqueueOutcome, Envelope, TurnCommit, Visible, Watched};
 
 use super::{
-    FlowBench, MAIN, after, batch, birth, capabilities, capability, event, finish, nothing, start,
-    start_of, step, texts,
+    FlowBench, MAIN, after, batch, capabilities, capability, event, finish, new_instance, nothing,
+    start, start_of, step, texts,
 };
 
-/// Rule 1: sending makes no instance.
+/// Rule 1: sending a message creates no instance.
 pub async fn an_instance_is_made_by_the_commit_of_a_turn_and_not_by_a_message(bench: &FlowBench) {
     assert_eq!(bench.watched("a").await, Watched::Missing);
     bench.start("a").await;
@@ -22,15 +22,15 @@ pub async fn an_instance_is_made_by_the_commit_of_a_turn_and_not_by_a_message(be
     assert_eq!(bench.detail("a").await.name.as_str(), "order");
 }
 
-/// Rule 1: an event that waits for a start makes nothing that readers see.
+/// Rule 1: readers do not see events that wait for a start.
 pub async fn a_lane_without_a_start_is_missing(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
     assert_eq!(bench.watched("a").await, Watched::Missing);
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// A turn that takes a start and makes no instance leaves nothing behind.
-pub async fn a_start_that_is_taken_without_a_birth_leaves_nothing(bench: &FlowBench) {
+/// A turn that takes a start and creates no instance leaves nothing behind.
+pub async fn a_start_taken_without_creating_the_instance_leaves_nothing(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     bench.committed(nothing(&turn)).await;
@@ -39,7 +39,7 @@ pub async fn a_start_that_is_taken_without_a_birth_leaves_nothing(bench: &FlowBe
     bench.start("a").await;
 }
 
-/// Rule 2: visible at its time, not before.
+/// Rule 2: a message is visible at its time and not before.
 pub async fn a_message_is_visible_from_its_time_on(bench: &FlowBench) {
     let now = bench.now().await;
     let at = Visible::At(now.plus(super::secs(10)));
@@ -56,14 +56,14 @@ pub async fn a_message_is_visible_from_its_time_on(bench: &FlowBench) {
     assert_eq!(bench.turn().await.instance.as_str(), "at");
 }
 
-/// A moment that has passed is now.
+/// A time in the past counts as now.
 pub async fn a_message_of_a_past_moment_is_visible_at_once(bench: &FlowBench) {
     let visible = Visible::At(wakeline_core::Timestamp(0));
     bench.send(vec![Envelope { visible, ..start("a") }]).await;
     assert_eq!(bench.turn().await.instance.as_str(), "a");
 }
 
-/// Rule 2: ordered by arrival, not by time.
+/// Rule 2: messages are ordered by arrival, not by time.
 pub async fn messages_are_ordered_by_arrival_and_not_by_time(bench: &FlowBench) {
     bench.start("a").await;
     let timer = |secs, text: &str| Envelope { visible: after(secs), ..event("a", text) };
@@ -78,13 +78,13 @@ pub async fn messages_are_ordered_by_arrival_and_not_by_time(bench: &FlowBench) 
 /// Rule 3: an early event is kept and delivered with the start.
 pub async fn an_event_before_the_start_is_delivered_with_it(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
-    assert_eq!(bench.no_turn_of(&Capabilities::Any).await, None, "nobody knows who can run it");
+    assert_eq!(bench.no_turn_of(&Capabilities::Any).await, None, "its capability is unknown");
     bench.advance(100).await;
     bench.start("a").await;
     assert_eq!(texts(&bench.turn().await), ["early", "start"]);
 }
 
-/// Rule 3: the first start says what a lane needs.
+/// Rule 3: the first start decides the capability of a lane.
 pub async fn the_first_start_says_what_a_lane_needs(bench: &FlowBench) {
     let second = Envelope { unique: false, ..start_of("a", "second") };
     bench.send(vec![start_of("a", "first"), second]).await;
@@ -94,8 +94,8 @@ pub async fn the_first_start_says_what_a_lane_needs(bench: &FlowBench) {
     assert_eq!(turn.messages.len(), 2);
 }
 
-/// Rule 3: an instance that has ended needs what its next start says.
-pub async fn a_start_of_an_ended_instance_says_anew_what_its_lane_needs(bench: &FlowBench) {
+/// Rule 3: an ended instance needs the capability of its next start.
+pub async fn a_start_of_an_ended_instance_decides_again_what_its_lane_needs(bench: &FlowBench) {
     bench.completed("a").await;
     let again = Envelope { unique: false, even_if_ended: true, ..start_of("a", "second") };
     assert_eq!(bench.send(vec![again]).await, [EnqueueOutcome::Queued]);
@@ -103,7 +103,7 @@ pub async fn a_start_of_an_ended_instance_says_anew_what_its_lane_needs(bench: &
     bench.turn_of(&capabilities(&["second"])).await;
 }
 
-/// Rule 4.
+/// Rule 4: a unique start is refused while another start waits.
 pub async fn a_unique_start_is_refused_while_one_waits(bench: &FlowBench) {
     let outcomes = bench.send(vec![start("a"), start("a"), start("b")]).await;
     use EnqueueOutcome::{Exists, Queued};
@@ -114,7 +114,7 @@ pub async fn a_unique_start_is_refused_while_one_waits(bench: &FlowBench) {
     assert_eq!(bench.send(vec![start("a")]).await, [Exists], "a leased start still waits");
 }
 
-/// Rule 4.
+/// Rule 4: a unique start is refused while the instance exists.
 pub async fn a_unique_start_is_refused_while_the_instance_exists(bench: &FlowBench) {
     bench.running("a").await;
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
@@ -124,13 +124,13 @@ pub async fn a_unique_start_is_refused_while_the_instance_exists(bench: &FlowBen
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// Rule 4: an early event is no start.
+/// Rule 4: an early event is not a start.
 pub async fn an_early_event_does_not_refuse_a_unique_start(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Queued]);
 }
 
-/// Rule 4 is about unique ones only.
+/// Rule 4 concerns unique starts only.
 pub async fn a_start_that_is_not_unique_is_stored_beside_others(bench: &FlowBench) {
     bench.start("a").await;
     let again = Envelope { unique: false, ..start("a") };
@@ -142,7 +142,7 @@ pub async fn a_start_that_is_not_unique_is_stored_beside_others(bench: &FlowBenc
     assert_eq!(bench.turn().await.execution, 1);
 }
 
-/// Rule 5.
+/// Rule 5: a message to an ended instance is refused.
 pub async fn a_message_to_an_ended_instance_is_refused(bench: &FlowBench) {
     bench.completed("a").await;
     assert_eq!(bench.send(vec![event("a", "x")]).await, [EnqueueOutcome::Ended]);
@@ -156,7 +156,7 @@ pub async fn a_message_to_an_ended_instance_is_refused(bench: &FlowBench) {
     assert!(bench.detail("a").await.state.is_ended(), "a turn that did nothing changes nothing");
 }
 
-/// Rule 6.
+/// Rule 6: messages of one call have their own outcomes and keep their order.
 pub async fn envelopes_of_one_call_have_their_own_outcomes_and_keep_their_order(bench: &FlowBench) {
     bench.completed("ended").await;
     let outcomes = bench
@@ -180,7 +180,7 @@ pub async fn envelopes_of_one_call_have_their_own_outcomes_and_keep_their_order(
     assert!(bench.send(Vec::new()).await.is_empty());
 }
 
-/// Rule 7.
+/// Rule 7: a lane holds one message with a key.
 pub async fn a_lane_holds_one_message_of_a_key(bench: &FlowBench) {
     bench.running("a").await;
     bench.running("b").await;
@@ -204,7 +204,7 @@ pub async fn a_lane_holds_one_message_of_a_key(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["again"], "a key is free once its message is gone");
 }
 
-/// Bytes come back as they were.
+/// Payloads are returned byte for byte.
 pub async fn payloads_come_back_identical(bench: &FlowBench) {
     let payloads = [
         Bytes::new(),
@@ -220,7 +220,7 @@ pub async fn payloads_come_back_identical(bench: &FlowBench) {
     assert_eq!(got, payloads.iter().collect::<Vec<_>>());
 }
 
-/// Names are compared as they are spelt.
+/// Names are compared byte for byte.
 pub async fn odd_names_are_kept_apart(bench: &FlowBench) {
     let names = ["a", "A", "a ", "a'b", "a\"b", "a%", "a_", "ä", "a\u{308}", "a:b", "-1"];
     for name in names {
@@ -229,7 +229,8 @@ pub async fn odd_names_are_kept_apart(bench: &FlowBench) {
     assert_eq!(bench.no_turn_of(&capabilities(&["cap"])).await, None);
     for _ in names {
         let turn = bench.turn_of(&capabilities(&["Cap"])).await;
-        let named = TurnCommit { birth: Some(birth(turn.instance.as_str())), ..step(&turn) };
+        let named =
+            TurnCommit { new_instance: Some(new_instance(turn.instance.as_str())), ..step(&turn) };
         bench.committed(named).await;
     }
     for name in names {
@@ -237,7 +238,7 @@ pub async fn odd_names_are_kept_apart(bench: &FlowBench) {
     }
 }
 
-/// The first turn may end the instance, with all its events at once.
+/// The first turn may end the instance, with all its events in one commit.
 pub async fn an_instance_may_be_made_and_ended_by_one_turn(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;

@@ -1,10 +1,10 @@
-//! Leases of turns: attempts, expiry, renewal, giving back.
+//! Rules of leases of turns: attempts, expiry, renewal, abandoning.
 
 use wakeline_store::flow::{AbandonOutcome, Envelope, RenewOutcome};
 
 use super::{FlowBench, LEASE, after, event, id, secs, step, texts};
 
-/// Rule 2 of claiming.
+/// Rule 2 of claiming: every claim counts an attempt.
 pub async fn an_attempt_is_counted_by_each_claim(bench: &FlowBench) {
     bench.start("a").await;
     for attempt in 1..=3 {
@@ -14,7 +14,7 @@ pub async fn an_attempt_is_counted_by_each_claim(bench: &FlowBench) {
     }
 }
 
-/// Rule 2 of claiming: per message, the highest over the turn.
+/// Rule 2 of claiming: attempts are counted per message, and the turn has the highest count.
 pub async fn attempts_are_counted_per_message_and_the_turn_has_the_highest(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -25,10 +25,10 @@ pub async fn attempts_are_counted_per_message_and_the_turn_has_the_highest(bench
     assert_eq!((attempts, turn.attempt), (vec![2, 1], 2));
     bench.committed(step(&turn)).await;
     bench.send(vec![event("a", "next")]).await;
-    assert_eq!(bench.turn().await.attempt, 1, "another message begins anew");
+    assert_eq!(bench.turn().await.attempt, 1, "another message has its own count");
 }
 
-/// Rule 4 of claiming.
+/// Rule 4 of claiming: the next claim ends an expired lease.
 pub async fn an_expired_lease_is_ended_by_the_next_claim(bench: &FlowBench) {
     bench.start("a").await;
     let first = bench.turn().await;
@@ -44,7 +44,7 @@ pub async fn an_expired_lease_is_ended_by_the_next_claim(bench: &FlowBench) {
     bench.committed(step(&second)).await;
 }
 
-/// Messages that came during an expired lease go with the others.
+/// Messages that came during an expired lease are delivered with the others.
 pub async fn an_expired_turn_comes_again_with_what_arrived_meanwhile(bench: &FlowBench) {
     bench.start("a").await;
     bench.turn().await;
@@ -56,8 +56,9 @@ pub async fn an_expired_turn_comes_again_with_what_arrived_meanwhile(bench: &Flo
     assert_eq!(attempts, [2, 1]);
 }
 
-/// Rule 1 of committing: live at the commit.
-pub async fn an_expired_lease_cannot_commit_even_if_nobody_took_it(bench: &FlowBench) {
+/// Rule 1 of committing: the lease must be unexpired at the commit, even if the turn was not
+/// claimed again.
+pub async fn an_expired_unclaimed_lease_cannot_commit(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     bench.advance(30).await;
@@ -76,7 +77,7 @@ pub async fn a_committed_turn_cannot_be_committed_again(bench: &FlowBench) {
     assert_eq!(bench.abandon(turn.token, 0, false).await, AbandonOutcome::Stale);
 }
 
-/// A token that was never given out fits nothing.
+/// A token that was never issued is stale.
 pub async fn an_unknown_token_changes_nothing(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -91,7 +92,7 @@ pub async fn an_unknown_token_changes_nothing(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
 }
 
-/// The token of one lane is nothing in another.
+/// A token of one lane is not valid for another.
 pub async fn a_token_is_for_its_own_lane(bench: &FlowBench) {
     bench.start("a").await;
     bench.start("b").await;
@@ -103,7 +104,7 @@ pub async fn a_token_is_for_its_own_lane(bench: &FlowBench) {
     bench.committed(step(&b)).await;
 }
 
-/// Rule 5 of work, for turns.
+/// Rule 5 of work holds for turns: a renewal moves the end of the lease.
 pub async fn a_renewal_moves_the_end(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -114,7 +115,7 @@ pub async fn a_renewal_moves_the_end(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
 }
 
-/// Rule 5 of work, for turns.
+/// Rule 5 of work holds for turns: a renewal never shortens a lease.
 pub async fn a_renewal_never_shortens(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -124,7 +125,7 @@ pub async fn a_renewal_never_shortens(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
 }
 
-/// Rule 5 of work, for turns.
+/// Rule 5 of work holds for turns: an expired lease is not renewed.
 pub async fn an_expired_lease_cannot_be_renewed(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -133,7 +134,7 @@ pub async fn an_expired_lease_cannot_be_renewed(bench: &FlowBench) {
     assert_eq!(bench.turn().await.attempt, 2);
 }
 
-/// Leases of both kinds, each with its outcome.
+/// One call renews leases of turns and of work, each with its own outcome.
 pub async fn many_leases_are_renewed_at_once(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -153,7 +154,7 @@ pub async fn many_leases_are_renewed_at_once(bench: &FlowBench) {
     assert!(bench.flow.renew(Vec::new(), secs(1)).await.expect("answered").is_empty());
 }
 
-/// Rule 6 of work, for turns.
+/// Rule 6 of work holds for turns.
 pub async fn an_abandoned_turn_is_available_at_once_or_after_its_delay(bench: &FlowBench) {
     bench.start("a").await;
     let first = bench.turn().await;
@@ -166,7 +167,7 @@ pub async fn an_abandoned_turn_is_available_at_once_or_after_its_delay(bench: &F
     assert_eq!(bench.turn().await.attempt, 3);
 }
 
-/// Rule 6 of work: only what the lease held is delayed.
+/// Rule 6 of work: only messages that the lease held are delayed.
 pub async fn an_abandoned_turn_delays_only_its_own_messages(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -182,7 +183,7 @@ pub async fn an_abandoned_turn_delays_only_its_own_messages(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["start", "during", "timer"]);
 }
 
-/// Rule 6 of work: uncounted, and never below nothing.
+/// Rule 6 of work: an uncounted abandon decrements the attempt, but never below zero.
 pub async fn an_uncounted_abandon_takes_the_attempt_back(bench: &FlowBench) {
     bench.start("a").await;
     for _ in 0..3 {
@@ -198,8 +199,8 @@ pub async fn an_uncounted_abandon_takes_the_attempt_back(bench: &FlowBench) {
     assert_eq!(bench.turn().await.attempt, 2);
 }
 
-/// Rule 6 of work: an expired lease that nobody took can still be given back.
-pub async fn an_expired_lease_that_nobody_took_can_be_abandoned(bench: &FlowBench) {
+/// Rule 6 of work: an expired lease can be abandoned until the turn is claimed again.
+pub async fn an_expired_unclaimed_lease_can_be_abandoned(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     bench.advance(31).await;

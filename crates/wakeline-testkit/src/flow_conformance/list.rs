@@ -1,11 +1,12 @@
-//! Lists of instances.
+//! Rules of lists of instances.
 
 use wakeline_store::flow::{
     InstanceDetail, InstanceState, ListInstances, ListedInstances, Suspension, TurnCommit,
 };
 
 use super::{
-    FlowBench, MAIN, birth, continues, ends, event, finish, id, orchestration, start_of, step,
+    FlowBench, MAIN, continues, ends, event, finish, id, new_instance, orchestration, start_of,
+    step,
 };
 
 fn all() -> ListInstances {
@@ -24,7 +25,8 @@ impl FlowBench {
     }
 }
 
-/// Newest first; pending ones are instances, lanes with early messages are not.
+/// Instances are listed newest first, including pending ones, but without lanes that have early
+/// messages only.
 pub async fn instances_are_listed_newest_first(bench: &FlowBench) {
     assert!(bench.listed(all()).await.is_empty());
     for name in ["b", "a", "c"] {
@@ -39,7 +41,7 @@ pub async fn instances_are_listed_newest_first(bench: &FlowBench) {
     assert_eq!(page.instances[1], bench.detail("c").await);
 }
 
-/// Of the same moment: by id, descending.
+/// Instances of the same time are listed by id, descending.
 pub async fn instances_of_one_moment_are_listed_by_id(bench: &FlowBench) {
     for name in ["a", "c", "b", "d"] {
         bench.running(name).await;
@@ -47,7 +49,7 @@ pub async fn instances_of_one_moment_are_listed_by_id(bench: &FlowBench) {
     assert_eq!(bench.listed(all()).await, ["d", "c", "b", "a"]);
 }
 
-/// Page by page, none twice, none left out.
+/// Pages list every instance once.
 pub async fn pages_follow_each_other_without_gap_or_overlap(bench: &FlowBench) {
     for n in 0..7 {
         bench.running(&format!("i{n}")).await;
@@ -72,7 +74,7 @@ pub async fn pages_follow_each_other_without_gap_or_overlap(bench: &FlowBench) {
     assert_eq!(page.next, None, "a page that is just full may be the last");
 }
 
-/// New instances do not disturb the pages of older ones.
+/// New instances do not change the pages of older ones.
 pub async fn a_page_is_not_moved_by_what_comes_later(bench: &FlowBench) {
     for name in ["a", "b", "c"] {
         bench.running(name).await;
@@ -85,7 +87,7 @@ pub async fn a_page_is_not_moved_by_what_comes_later(bench: &FlowBench) {
     assert_eq!(names, ["a"]);
 }
 
-/// By state.
+/// Instances are filtered by state.
 pub async fn instances_are_listed_by_state(bench: &FlowBench) {
     use InstanceState::{Completed, ContinuedAsNew, Failed, Running};
     bench.running("running").await;
@@ -108,12 +110,12 @@ pub async fn instances_are_listed_by_state(bench: &FlowBench) {
     assert_eq!(of(&[]).await.len(), 4);
 }
 
-/// By name, prefix and parent.
+/// Instances are filtered by name, prefix and parent.
 pub async fn instances_are_listed_by_name_prefix_and_parent(bench: &FlowBench) {
     for (instance, name) in [("a-1", "ship"), ("a-2", "bill"), ("a%1", "bill"), ("B-1", "ship")] {
         bench.start(instance).await;
         let turn = bench.turn().await;
-        bench.committed(TurnCommit { birth: Some(birth(name)), ..step(&turn) }).await;
+        bench.committed(TurnCommit { new_instance: Some(new_instance(name)), ..step(&turn) }).await;
         bench.advance(1).await;
     }
     bench.child("child", "a-1").await;
@@ -131,7 +133,7 @@ pub async fn instances_are_listed_by_name_prefix_and_parent(bench: &FlowBench) {
     assert_eq!(bench.listed(both).await, ["a-2"], "filters are combined");
 }
 
-/// By time: from is included, before is not.
+/// Instances are filtered by time: `from` is inclusive, `before` is exclusive.
 pub async fn instances_are_listed_by_creation(bench: &FlowBench) {
     for name in ["a", "b", "c"] {
         bench.running(name).await;
@@ -146,7 +148,7 @@ pub async fn instances_are_listed_by_creation(bench: &FlowBench) {
     assert_eq!(bench.listed(until).await, ["b"]);
 }
 
-/// Held back, or not.
+/// Instances are filtered by whether they are suspended.
 pub async fn instances_are_listed_by_suspension(bench: &FlowBench) {
     bench.running("free").await;
     bench.running("held").await;
@@ -160,7 +162,8 @@ pub async fn instances_are_listed_by_suspension(bench: &FlowBench) {
     bench.turned("held", finish).await;
 }
 
-/// By everything that is known of them: their parent is not.
+/// Pending instances are filtered by everything that is known of them, which does not include the
+/// parent.
 pub async fn pending_instances_are_listed(bench: &FlowBench) {
     bench.running("running").await;
     bench.advance(1).await;
@@ -174,12 +177,12 @@ pub async fn pending_instances_are_listed(bench: &FlowBench) {
     assert!(bench.flow.suspend(&id("a-2"), suspension).await.expect("suspended"));
     let pending = ListInstances { states: vec![InstanceState::Pending], ..all() };
     let page = bench.page(pending.clone()).await;
-    let told = |detail: &InstanceDetail| {
+    let described = |detail: &InstanceDetail| {
         let suspended = detail.suspended.clone().unwrap_or_default();
         format!("{} {} {suspended}", detail.instance, detail.name)
     };
-    let told: Vec<_> = page.instances.iter().map(told).collect();
-    assert_eq!(told, ["early bill ", "a-2 ship for a look", "a-1 ship "]);
+    let listed: Vec<_> = page.instances.iter().map(described).collect();
+    assert_eq!(listed, ["early bill ", "a-2 ship for a look", "a-1 ship "]);
     let first = &page.instances[2];
     let running = bench.detail("running").await;
     assert_eq!((first.state, first.execution), (InstanceState::Pending, 0));
@@ -200,7 +203,7 @@ pub async fn pending_instances_are_listed(bench: &FlowBench) {
     assert_eq!(listed(running).await, ["running"]);
 }
 
-/// One order for both; an instance is in it once.
+/// Pending and running instances have one order, and each is listed once.
 pub async fn pending_and_running_instances_share_pages(bench: &FlowBench) {
     for n in 0..3 {
         bench.running(&format!("i{n}-running")).await;
@@ -227,7 +230,7 @@ pub async fn pending_and_running_instances_share_pages(bench: &FlowBench) {
     assert_eq!(bench.listed(all()).await.len(), 6);
 }
 
-/// Who sent the first start.
+/// A pending instance is listed with the parent that sent the first start.
 pub async fn pending_instances_are_listed_with_their_parent(bench: &FlowBench) {
     bench.running("p").await;
     bench.send(vec![super::child_start("c", "p"), super::child_start("c", "other")]).await;

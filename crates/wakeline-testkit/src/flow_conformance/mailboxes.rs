@@ -1,4 +1,5 @@
-//! Messages that wait: more than a turn takes, and for instances that were never started.
+//! Rules of waiting messages: more than one turn takes, and messages of instances that were never
+//! started.
 
 use bytes::Bytes;
 use wakeline_store::flow::{DeleteInstances, Envelope, ListMailboxes};
@@ -8,11 +9,11 @@ use super::{FlowBench, MAIN, after, continues, event, id, start, step, texts};
 async fn early(bench: &FlowBench, list: ListMailboxes) -> Vec<String> {
     let now = bench.now().await;
     let found = bench.flow.early_mailboxes(list).await.expect("listed");
-    let told = found.iter().map(|one| {
+    let described = found.iter().map(|one| {
         let age = one.oldest_at.until(now).as_secs();
         format!("{} {} {age}", one.instance, one.messages)
     });
-    told.collect()
+    described.collect()
 }
 
 async fn all(bench: &FlowBench) -> Vec<String> {
@@ -24,7 +25,7 @@ async fn waiting(bench: &FlowBench, instance: &str, limit: u32) -> Vec<String> {
     found.iter().map(|one| String::from_utf8_lossy(&one.payload).into_owned()).collect()
 }
 
-/// With how many messages wait, and for how long.
+/// A listed mailbox has the number of its waiting messages and the time since which they wait.
 pub async fn mailboxes_of_ids_that_were_never_started_are_listed_page_by_page(bench: &FlowBench) {
     bench.send(vec![event("c", "x"), event("a1", "x")]).await;
     bench.advance(20).await;
@@ -42,7 +43,7 @@ pub async fn mailboxes_of_ids_that_were_never_started_are_listed_page_by_page(be
     assert_eq!(early(bench, prefix).await, ["a1 2 30", "a2 1 10"]);
 }
 
-/// Then it is a pending instance.
+/// From its start on, the instance is pending.
 pub async fn a_mailbox_is_listed_until_its_instance_is_started(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
     assert_eq!(all(bench).await, ["a 1 0"]);
@@ -52,7 +53,7 @@ pub async fn a_mailbox_is_listed_until_its_instance_is_started(bench: &FlowBench
     assert!(bench.is_pending("a").await);
 }
 
-/// Nothing of it is left.
+/// Nothing of a deleted mailbox is left.
 pub async fn a_mailbox_that_was_deleted_is_not_listed(bench: &FlowBench) {
     bench.send(vec![event("a", "x"), event("b", "x")]).await;
     let command = DeleteInstances { instances: vec![id("a")], force: true };
@@ -61,7 +62,7 @@ pub async fn a_mailbox_that_was_deleted_is_not_listed(bench: &FlowBench) {
     assert!(waiting(bench, "a", 10).await.is_empty());
 }
 
-/// Of ids that were never started, of pending and of running instances.
+/// This holds for ids that were never started, and for pending and running instances.
 pub async fn messages_that_wait_are_read_in_order(bench: &FlowBench) {
     let later = Envelope { visible: after(50), ..event("a", "later") };
     bench.send(vec![event("a", "first"), later, event("a", "second")]).await;
@@ -80,7 +81,7 @@ pub async fn messages_that_wait_are_read_in_order(bench: &FlowBench) {
     assert_eq!(waiting(bench, "a", 10).await, ["first", "later", "second", "start"]);
 }
 
-/// Rule 2: a thousand at most; the rest is for the next turn.
+/// Rule 2: a turn takes at most a thousand messages; the rest is for the next turn.
 pub async fn a_turn_takes_a_thousand_messages_at_most(bench: &FlowBench) {
     bench.start("a").await;
     let events = (1..1_200).map(|n| event("a", &n.to_string())).collect();
@@ -95,7 +96,7 @@ pub async fn a_turn_takes_a_thousand_messages_at_most(bench: &FlowBench) {
     assert_eq!(texts(&rest), (1_001..1_200).map(|n| n.to_string()).collect::<Vec<_>>());
 }
 
-/// Rule 2: about 4 MB at most, but at least one.
+/// Rule 2: a turn takes at most about 4 MB, but at least one message.
 pub async fn a_turn_takes_about_four_megabytes_at_most(bench: &FlowBench) {
     let large = |len: usize| Envelope { payload: Bytes::from(vec![b'x'; len]), ..event("a", "") };
     let first = Envelope { payload: Bytes::from(vec![b'x'; 5 << 20]), ..start("a") };
@@ -117,12 +118,12 @@ pub async fn a_turn_takes_about_four_megabytes_at_most(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// So many early events, by their numbers.
+/// Sends this number of early events, numbered.
 async fn send_early(bench: &FlowBench, len: usize) {
     bench.send((0..len).map(|n| event("a", &n.to_string())).collect()).await;
 }
 
-/// Rule 2: nothing of a lane can be delivered without what begins its execution.
+/// Rule 2: no message of a lane can be processed without the one that begins its execution.
 pub async fn a_start_behind_a_thousand_messages_comes_first_and_the_rest_in_order(
     bench: &FlowBench,
 ) {
@@ -141,7 +142,7 @@ pub async fn a_start_behind_a_thousand_messages_comes_first_and_the_rest_in_orde
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// Rule 2: the same where bytes are the limit, and for a turn that expires.
+/// Rule 2: the same holds where bytes are the limit, and for a turn that expires.
 pub async fn a_start_behind_four_megabytes_comes_first(bench: &FlowBench) {
     let large = Envelope { payload: Bytes::from(vec![b'x'; 3 << 20]), ..event("a", "") };
     bench.send(vec![large.clone()]).await;
@@ -164,7 +165,7 @@ pub async fn a_start_behind_four_megabytes_comes_first(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// Rule 2: what continues an instance begins an execution as well.
+/// Rule 2: a message that continues an instance as new begins an execution as well.
 pub async fn a_continuation_behind_a_thousand_messages_comes_first(bench: &FlowBench) {
     send_early(bench, 2_500).await;
     bench.start("a").await;
@@ -178,7 +179,7 @@ pub async fn a_continuation_behind_a_thousand_messages_comes_first(bench: &FlowB
         events.extend(texts(&turn));
         bench.committed(continues(&turn, MAIN)).await;
     }
-    // What is left fits, and is taken in order of arrival.
+    // The remaining messages fit and are taken in order of arrival.
     let turn = bench.turn().await;
     let mut last = texts(&turn);
     assert_eq!(last.pop().as_deref(), Some("start"));
@@ -188,7 +189,7 @@ pub async fn a_continuation_behind_a_thousand_messages_comes_first(bench: &FlowB
     assert_eq!(texts(&bench.turn().await), ["start"]);
 }
 
-/// Rule 2: a message is part of a turn from its time on, whatever it begins.
+/// Rule 2: a message belongs to a turn from its time on, whatever it begins.
 pub async fn a_start_that_is_not_visible_is_not_brought_forward(bench: &FlowBench) {
     send_early(bench, 1_500).await;
     bench.send(vec![Envelope { visible: after(5), ..start("a") }]).await;

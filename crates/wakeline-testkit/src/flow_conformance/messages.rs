@@ -1,4 +1,4 @@
-//! What a turn sends, takes back and clears: messages, timers, queues.
+//! Rules of what a turn sends, cancels and clears: messages, timers, pushes.
 
 use wakeline_store::flow::{
     EnqueueOutcome, Envelope, ExecutionEnd, InstanceState, TurnCommit, TurnOutcome, TurnReply,
@@ -23,7 +23,7 @@ fn timer(to: &str, seconds: u64, key: (u64, u64)) -> Envelope {
     Envelope { visible: after(seconds), key: Some(key), ..event(to, &text) }
 }
 
-/// Rule 7: to itself, for the next turn.
+/// Rule 7: a message to the own instance is for the next turn.
 pub async fn a_turn_may_send_to_itself(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -38,7 +38,7 @@ pub async fn a_turn_may_send_to_itself(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["timer 1 2"]);
 }
 
-/// Rule 7: to others, whether they exist or not.
+/// Rule 7: a turn may send to other instances, whether they exist or not.
 pub async fn a_turn_may_send_to_others_and_start_them(bench: &FlowBench) {
     bench.running("other").await;
     bench.completed("ended").await;
@@ -49,20 +49,20 @@ pub async fn a_turn_may_send_to_others_and_start_them(bench: &FlowBench) {
         event("other", "hello"),
         start("other"),
         event("ended", "lost"),
-        event("nobody", "early"),
+        event("unknown", "early"),
         start_of("child", "child"),
     ];
     let reply = bench.committed(TurnCommit { messages, ..step(&turn) }).await;
     use EnqueueOutcome::{Ended, Exists, Queued};
     assert_eq!(outcomes(&reply), [Queued, Queued, Exists, Ended, Queued, Exists]);
     assert!(bench.is_pending("child").await);
-    assert_eq!(bench.watched("nobody").await, Watched::Missing);
+    assert_eq!(bench.watched("unknown").await, Watched::Missing);
     let other = bench.turn().await;
     assert_eq!((other.instance.clone(), texts(&other)), (id("other"), vec!["hello".into()]));
     assert_eq!(bench.turn_of(&capabilities(&["child"])).await.instance, id("child"));
 }
 
-/// A message to a lane that somebody has leased waits for the lease.
+/// A message to a leased lane waits for the end of the lease.
 pub async fn a_message_to_a_leased_lane_waits_for_its_next_turn(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -76,7 +76,7 @@ pub async fn a_message_to_a_leased_lane_waits_for_its_next_turn(bench: &FlowBenc
     assert_eq!(texts(&bench.turn().await), ["from b"]);
 }
 
-/// Rule 7: timers are taken back by their keys.
+/// Rule 7: timers are cancelled by their keys.
 pub async fn cancelled_timers_do_not_fire(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -93,7 +93,7 @@ pub async fn cancelled_timers_do_not_fire(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["timer 1 4"]);
 }
 
-/// Rule 7: only in the own lane.
+/// Rule 7: a turn cancels messages of its own lane only.
 pub async fn a_turn_takes_back_only_its_own_messages(bench: &FlowBench) {
     bench.running("a").await;
     bench.running("b").await;
@@ -107,7 +107,7 @@ pub async fn a_turn_takes_back_only_its_own_messages(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, Some(LEASE));
 }
 
-/// Rule 7: what this commit sends can be taken back by it.
+/// Rule 7: a commit can cancel messages that it sends itself.
 pub async fn a_timer_set_and_cancelled_by_one_turn_does_not_fire(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -120,7 +120,7 @@ pub async fn a_timer_set_and_cancelled_by_one_turn_does_not_fire(bench: &FlowBen
     assert_eq!(bench.no_turn().await, Some(secs(6)));
 }
 
-/// Rule 8: what was taken goes, and nothing else.
+/// Rule 8: a commit removes the messages of its turn and no others.
 pub async fn a_commit_removes_only_what_its_turn_took(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -131,7 +131,7 @@ pub async fn a_commit_removes_only_what_its_turn_took(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["during"]);
 }
 
-/// Rule 9: cleared with what just came, with timers and work.
+/// Rule 9: clearing also removes messages that just came, timers and work.
 pub async fn clearing_removes_all_messages_and_work(bench: &FlowBench) {
     bench.running("other").await;
     bench.running("a").await;
@@ -154,7 +154,7 @@ pub async fn clearing_removes_all_messages_and_work(bench: &FlowBench) {
     assert_eq!((stats.messages, stats.work), (0, 0));
 }
 
-/// Rule 9: without clearing, what waits still comes.
+/// Rule 9: without clearing, waiting messages are still delivered.
 pub async fn ending_without_clearing_keeps_what_waits(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -169,7 +169,7 @@ pub async fn ending_without_clearing_keeps_what_waits(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// Rule 11: queues and turns share a transaction.
+/// Rule 11: pushes to queues are part of the turn's transaction.
 pub async fn pushes_of_a_turn_are_in_their_queues_once(bench: &FlowBench) {
     bench.running("a").await;
     bench.queues.push(vec![push("q", "known")]).await.expect("a message is pushed");
@@ -179,12 +179,12 @@ pub async fn pushes_of_a_turn_are_in_their_queues_once(bench: &FlowBench) {
     let queued: Vec<_> =
         pushes.iter().map(|outcome| matches!(outcome, PushOutcome::Queued { .. })).collect();
     assert_eq!(queued, [true, false, true, false]);
-    assert!(!reply.queue_changes.is_empty(), "those who wait for the queue are told");
+    assert!(!reply.queue_changes.is_empty(), "waiters of the queue are notified");
     assert_eq!(bench.popped("q").await, ["known", "one"]);
     assert_eq!(bench.popped("p").await, ["other"]);
 }
 
-/// A maintenance holds back what a turn pushes, also where producers are refused; the turn itself
+/// Maintenance holds back the pushes of a turn, also where producers are refused; the turn itself
 /// is committed.
 pub async fn pushes_of_a_turn_are_held_back_by_a_maintenance(bench: &FlowBench) {
     let gate = async |gate| {
@@ -212,7 +212,7 @@ pub async fn pushes_of_a_turn_are_held_back_by_a_maintenance(bench: &FlowBench) 
     assert_eq!(bench.popped("refuse-p").await, ["new"]);
 }
 
-/// A commit of nothing is answered with nothing.
+/// A commit without messages has no outcomes.
 pub async fn a_turn_that_sends_nothing_has_no_outcomes(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;

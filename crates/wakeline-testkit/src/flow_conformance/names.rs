@@ -1,12 +1,13 @@
-//! Which workers have the code of which activities.
+//! Rules of activity names: which workers have the code of which activities.
 
 use wakeline_store::flow::{NewWork, TurnCommit};
 
 use super::{
-    FlowBench, Worker, activity_name, after, in_session, named, secs, step, tagged, told, work,
+    FlowBench, Worker, activity_name, after, earliest_due, in_session, named, secs, step, tagged,
+    work,
 };
 
-/// Rows that this worker cannot run stay where they are.
+/// A worker leaves activities that it cannot run to others.
 pub async fn a_worker_takes_only_activities_that_it_knows(bench: &FlowBench) {
     bench.add_work(named("a", 1, "charge")).await;
     bench.add_work(named("a", 2, "refund")).await;
@@ -17,7 +18,7 @@ pub async fn a_worker_takes_only_activities_that_it_knows(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain().knowing(&["refund"])).await, [2]);
 }
 
-/// Another runtime, or a node of an earlier release, names none.
+/// Other runtimes, and nodes of earlier releases, insert work without a name.
 pub async fn work_whose_name_the_store_does_not_know_is_for_any_worker(bench: &FlowBench) {
     bench.add_work(work("a", 1)).await;
     bench.add_work(named("a", 2, "charge")).await;
@@ -27,7 +28,7 @@ pub async fn work_whose_name_the_store_does_not_know_is_for_any_worker(bench: &F
     assert_eq!(bench.all_work(&Worker::plain().knowing(&[])).await, [4]);
 }
 
-/// A runtime that is not told of names.
+/// A runtime that does not name its activities takes all of them.
 pub async fn a_worker_that_names_none_takes_all_in_order(bench: &FlowBench) {
     bench.add_work(named("a", 1, "charge")).await;
     bench.add_work(work("a", 2)).await;
@@ -35,7 +36,7 @@ pub async fn a_worker_that_names_none_takes_all_in_order(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [1, 2, 3]);
 }
 
-/// Neither stands for the other.
+/// An activity must match both the tags and the names of a worker.
 pub async fn a_tag_and_a_name_both_count(bench: &FlowBench) {
     let charge = |activity, tag| NewWork {
         name: Some(activity_name("charge")),
@@ -50,7 +51,7 @@ pub async fn a_tag_and_a_name_both_count(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::any().knowing(&["charge"])).await, [2, 3]);
 }
 
-/// A session belongs to a worker; the name says whether it can run the activity.
+/// The session decides the owner; the name decides which of its workers can run the activity.
 pub async fn work_of_a_session_goes_to_a_worker_that_knows_it(bench: &FlowBench) {
     let charge = |activity| NewWork {
         name: Some(activity_name("charge")),
@@ -67,7 +68,7 @@ pub async fn work_of_a_session_goes_to_a_worker_that_knows_it(bench: &FlowBench)
     assert_eq!(bench.all_work(&y).await, [2]);
 }
 
-/// A name stays with the work.
+/// The name of an activity does not change.
 pub async fn a_name_survives_turn_abandon_and_expiry(bench: &FlowBench) {
     bench.running("a").await;
     bench
@@ -84,7 +85,7 @@ pub async fn a_name_survives_turn_abandon_and_expiry(bench: &FlowBench) {
     assert_eq!(bench.work(&knows).await.attempt, 3);
 }
 
-/// A worker that waits is not given what it cannot run.
+/// A waiting worker does not get work that it cannot run.
 pub async fn a_commit_leases_work_only_to_a_worker_that_knows_it(bench: &FlowBench) {
     bench.running("a").await;
     let requests = vec![
@@ -103,25 +104,25 @@ pub async fn a_commit_leases_work_only_to_a_worker_that_knows_it(bench: &FlowBen
     assert_eq!(bench.all_work(&Worker::plain().knowing(&["ship"])).await, [2]);
 }
 
-/// Only those who can take it are woken.
-pub async fn a_name_is_told_in_hints(bench: &FlowBench) {
+/// A change notifies only workers that can run the activity.
+pub async fn hints_notify_only_workers_that_know_the_name(bench: &FlowBench) {
     let (charge, ship) = (Worker::plain().knowing(&["charge"]), Worker::plain().knowing(&["ship"]));
-    let told_of = |changes: &[wakeline_core::FlowChange]| {
-        (told(changes, &charge.line()), told(changes, &ship.line()))
+    let due_times = |changes: &[wakeline_core::FlowChange]| {
+        (earliest_due(changes, &charge.line()), earliest_due(changes, &ship.line()))
     };
     let changes = bench.flow.enqueue_work(named("a", 1, "charge")).await.expect("stored");
-    assert_eq!(told_of(&changes), (Some(secs(0)), None));
+    assert_eq!(due_times(&changes), (Some(secs(0)), None));
     let item = bench.work(&charge).await;
     let (_, changes) = bench.flow.abandon(item.token, secs(3), false).await.expect("abandoned");
-    assert_eq!(told_of(&changes), (Some(secs(3)), None));
+    assert_eq!(due_times(&changes), (Some(secs(3)), None));
     bench.running("b").await;
     let works =
         vec![named("b", 1, "ship"), NewWork { visible: after(4), ..named("b", 2, "charge") }];
     let reply = bench.turned("b", |turn| TurnCommit { work: works, ..step(turn) }).await;
-    assert_eq!(told_of(&reply.changes), (Some(secs(4)), Some(secs(0))));
+    assert_eq!(due_times(&reply.changes), (Some(secs(4)), Some(secs(0))));
 }
 
-/// What it cannot run does not wake it.
+/// Activities that a worker cannot run do not make its line due.
 pub async fn a_line_is_due_by_what_its_worker_knows(bench: &FlowBench) {
     bench.add_work(NewWork { visible: after(2), ..named("a", 1, "refund") }).await;
     bench.add_work(NewWork { visible: after(7), ..named("a", 2, "charge") }).await;

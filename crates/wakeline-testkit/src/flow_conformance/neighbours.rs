@@ -1,4 +1,4 @@
-//! One wrong command among nine that share its call: the nine are untouched.
+//! Rules of calls with one invalid command among nine valid ones: the valid ones succeed.
 
 use futures_util::future::join_all;
 use uuid::Uuid;
@@ -11,14 +11,14 @@ use wakeline_store::flow::{
 
 use super::{FlowBench, MAIN, Worker, capabilities, event, id, start, step, turn_line, work};
 
-/// How many commands share a call, and which of them is wrong.
+/// The number of commands in a call, and the index of the invalid one.
 const CALLS: usize = 10;
 const WRONG: usize = 5;
 
-/// Beyond the last moment that some stores know.
+/// A time that is later than some stores can represent.
 const NEVER: Visible = Visible::At(Timestamp(i64::MAX));
 
-/// Counts the answers that are as they should be; only the wrong command may fail, for good.
+/// Counts the successful answers; only the invalid command may fail, with a permanent error.
 fn unharmed<T>(
     answers: Vec<Result<Result<T, StoreError>, tokio::task::JoinError>>,
     good: impl Fn(&T) -> bool,
@@ -33,7 +33,7 @@ fn unharmed<T>(
     unharmed
 }
 
-/// A message that a store cannot keep.
+/// The invalid message cannot be stored.
 pub async fn a_wrong_message_leaves_its_neighbours_untouched(bench: &FlowBench) {
     let sends = (0..CALLS).map(|n| {
         let envelope = match n {
@@ -47,7 +47,7 @@ pub async fn a_wrong_message_leaves_its_neighbours_untouched(bench: &FlowBench) 
     assert_eq!(unharmed(sent, |reply| reply.outcomes == [EnqueueOutcome::Queued]), CALLS - 1);
 }
 
-/// A turn with a status that a store cannot keep.
+/// The invalid turn has a status that cannot be stored.
 pub async fn a_wrong_commit_leaves_its_neighbours_untouched(bench: &FlowBench) {
     bench.send((0..CALLS).map(|n| start(&format!("i{n}"))).collect()).await;
     let line = turn_line(&capabilities(&[MAIN]), CALLS);
@@ -65,7 +65,7 @@ pub async fn a_wrong_commit_leaves_its_neighbours_untouched(bench: &FlowBench) {
     assert_eq!(unharmed(join_all(commits).await, good), CALLS - 1);
 }
 
-/// A completion whose message a store cannot keep.
+/// The message of the invalid completion cannot be stored.
 pub async fn a_wrong_completion_leaves_its_neighbours_untouched(bench: &FlowBench) {
     bench.running("a").await;
     let all: Vec<_> = (0..CALLS as u64).map(|n| work("a", n)).collect();
@@ -83,7 +83,7 @@ pub async fn a_wrong_completion_leaves_its_neighbours_untouched(bench: &FlowBenc
     assert_eq!(unharmed(done, |reply| reply.outcome == good), CALLS - 1);
 }
 
-/// A lease that never was, prolonged beyond all time.
+/// The invalid renewal concerns a lease that never existed, for longer than can be represented.
 pub async fn a_wrong_renewal_leaves_its_neighbours_untouched(bench: &FlowBench) {
     bench.send((0..CALLS).map(|n| start(&format!("i{n}"))).collect()).await;
     let line = turn_line(&capabilities(&[MAIN]), CALLS);

@@ -1,10 +1,10 @@
-//! Removing old executions.
+//! Rules of pruning old executions.
 
 use wakeline_store::flow::{InstanceFilter, KvChange, PruneOptions, PruneReport, TurnCommit};
 
 use super::{FlowBench, MAIN, continues, event, finish, id, kv_key, step};
 
-/// An instance with four executions, ten seconds and two or three events each.
+/// Creates an instance with four executions of ten seconds and two or three events each.
 async fn with_executions(bench: &FlowBench, instance: &str) {
     bench.running(instance).await;
     for n in 1..4_u32 {
@@ -33,7 +33,7 @@ fn keep(keep_last: u32) -> PruneOptions {
     PruneOptions { keep_last: Some(keep_last), ..PruneOptions::default() }
 }
 
-/// Rule 5: so many of the newest stay.
+/// Rule 5: the given number of newest executions stays.
 pub async fn the_newest_executions_stay(bench: &FlowBench) {
     with_executions(bench, "a").await;
     let report = bench.prune(Some(&["a"]), keep(3)).await;
@@ -47,7 +47,7 @@ pub async fn the_newest_executions_stay(bench: &FlowBench) {
     assert_eq!((page.execution, page.batches.len()), (0, 0), "its history is gone");
 }
 
-/// Rule 5: the current one always stays.
+/// Rule 5: the current execution always stays.
 pub async fn the_current_execution_always_stays(bench: &FlowBench) {
     with_executions(bench, "a").await;
     bench.turned("a", finish).await;
@@ -59,14 +59,14 @@ pub async fn the_current_execution_always_stays(bench: &FlowBench) {
     assert_eq!((page.execution, page.batches.len()), (4, 2));
 }
 
-/// Rule 5: without options, all that is not current.
+/// Rule 5: without options, all executions but the current one are removed.
 pub async fn without_options_all_but_the_current_go(bench: &FlowBench) {
     with_executions(bench, "a").await;
     assert_eq!(bench.prune(None, PruneOptions::default()).await.executions, 3);
     assert_eq!(bench.numbers("a").await, [4]);
 }
 
-/// Rule 5: only those that ended before; both must fit.
+/// Rule 5: only executions that ended before the given time are removed; both conditions must hold.
 pub async fn only_executions_that_ended_before_go(bench: &FlowBench) {
     with_executions(bench, "a").await;
     let executions = bench.flow.executions(&id("a")).await.expect("executions are read");
@@ -89,7 +89,7 @@ pub async fn pruning_keeps_the_values(bench: &FlowBench) {
     assert_eq!(bench.turn().await.kv.len(), 3);
 }
 
-/// In bulk: running ones too, at most so many, of these only.
+/// A bulk call prunes matching instances, also running ones, up to a limit.
 pub async fn many_instances_are_pruned_at_once(bench: &FlowBench) {
     with_executions(bench, "a").await;
     with_executions(bench, "b").await;
@@ -108,8 +108,8 @@ pub async fn many_instances_are_pruned_at_once(bench: &FlowBench) {
     assert_eq!(bench.numbers("c").await, [1]);
 }
 
-/// Stores look at some hundred instances at a time, of which most may have nothing that can go; and
-/// a repeated call gets past those of which nothing is left.
+/// Stores examine some hundred instances at a time, most of which may have nothing to remove; and a
+/// repeated call gets past those that have nothing left.
 pub async fn pruning_reaches_more_instances_than_one_page_holds(bench: &FlowBench) {
     for n in 0..220 {
         let instance = format!("i{n}");

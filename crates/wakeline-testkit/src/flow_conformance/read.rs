@@ -1,4 +1,4 @@
-//! Histories, executions, trees, stats, depths.
+//! Rules of reading: histories, executions, trees, statistics, depths.
 
 use bytes::Bytes;
 use wakeline_store::flow::{FlowDepths, HistoryBatch, InstanceState, KvChange, TurnCommit};
@@ -12,7 +12,7 @@ fn batch_of(first: u64, last: u64, bytes: usize) -> HistoryBatch {
     HistoryBatch { first, last, events: Bytes::from(vec![b'e'; bytes]) }
 }
 
-/// An instance with batches of a thousand bytes: events 1, 2 to 4, 5, 6 to 9.
+/// Creates an instance with batches of a thousand bytes: events 1, 2 to 4, 5, 6 to 9.
 async fn with_history(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -23,7 +23,7 @@ async fn with_history(bench: &FlowBench) {
     }
 }
 
-/// A page has what was asked for, and at least one batch.
+/// A page has the requested size, and at least one batch.
 pub async fn a_history_is_read_page_by_page(bench: &FlowBench) {
     with_history(bench).await;
     let (mut from, mut batches, mut pages) = (1, Vec::new(), 0);
@@ -47,7 +47,7 @@ pub async fn a_history_is_read_page_by_page(bench: &FlowBench) {
     assert_eq!((page.batches.len(), page.next), (4, None));
 }
 
-/// A page may begin before what was asked for.
+/// A page may begin before the requested event.
 pub async fn a_page_begins_with_the_batch_of_its_event(bench: &FlowBench) {
     with_history(bench).await;
     for (from, firsts) in [(3, vec![2, 5, 6]), (5, vec![5, 6]), (9, vec![6]), (10, vec![])] {
@@ -57,7 +57,7 @@ pub async fn a_page_begins_with_the_batch_of_its_event(bench: &FlowBench) {
     }
 }
 
-/// Nothing of nobody.
+/// Reads of an unknown instance return nothing.
 pub async fn an_unknown_instance_has_nothing_to_read(bench: &FlowBench) {
     bench.start("pending").await;
     for name in ["unknown", "pending"] {
@@ -70,7 +70,7 @@ pub async fn an_unknown_instance_has_nothing_to_read(bench: &FlowBench) {
     }
 }
 
-/// Bytes of events come back as they were.
+/// Events are returned byte for byte.
 pub async fn events_come_back_identical(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -81,8 +81,8 @@ pub async fn events_come_back_identical(bench: &FlowBench) {
     assert_eq!(page.batches, [HistoryBatch { first: 1, last: 7, events }]);
 }
 
-/// Executions, oldest first.
-pub async fn executions_tell_how_each_stands(bench: &FlowBench) {
+/// Executions are listed oldest first, with their states.
+pub async fn executions_show_their_states(bench: &FlowBench) {
     bench.running("a").await;
     bench.advance(5).await;
     bench.turned("a", |turn| continues(turn, MAIN)).await;
@@ -103,8 +103,8 @@ pub async fn executions_tell_how_each_stands(bench: &FlowBench) {
     assert_eq!((second.events, second.history_bytes, &second.output), (4, 500, &None));
 }
 
-/// When things happened.
-pub async fn an_instance_tells_when_it_was_made_and_changed(bench: &FlowBench) {
+/// An instance has the times of its creation, its last change and its end.
+pub async fn an_instance_shows_when_it_was_created_and_changed(bench: &FlowBench) {
     let now = bench.now().await;
     bench.start("a").await;
     bench.advance(5).await;
@@ -118,7 +118,7 @@ pub async fn an_instance_tells_when_it_was_made_and_changed(bench: &FlowBench) {
     assert_eq!((detail.ended_at, detail.suspended, detail.output), (None, None, None));
 }
 
-/// Parents before children.
+/// A tree lists parents before children.
 pub async fn a_tree_has_parents_before_children(bench: &FlowBench) {
     bench.running("root").await;
     for (child, parent) in [("b", "root"), ("a", "b"), ("c", "b"), ("d", "a")] {
@@ -134,8 +134,8 @@ pub async fn a_tree_has_parents_before_children(bench: &FlowBench) {
     assert_eq!(bench.flow.tree(&id("other")).await.expect("a tree is read"), [id("other")]);
 }
 
-/// How much an instance holds.
-pub async fn stats_tell_how_much_an_instance_holds(bench: &FlowBench) {
+/// Statistics count what belongs to an instance.
+pub async fn stats_count_what_an_instance_holds(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     let set = |key: &str, value: &'static [u8]| KvChange::Set(kv_key(key), value.into());
@@ -164,7 +164,7 @@ pub async fn stats_tell_how_much_an_instance_holds(bench: &FlowBench) {
     assert_eq!((stats.kv_keys, stats.kv_bytes), (2, 10));
 }
 
-/// Only the current execution's events count.
+/// Only events of the current execution count.
 pub async fn stats_are_of_the_current_execution(bench: &FlowBench) {
     bench.running("a").await;
     bench
@@ -180,8 +180,8 @@ pub async fn stats_are_of_the_current_execution(bench: &FlowBench) {
     assert_eq!((stats.kv_keys, stats.kv_bytes), (1, 2), "values stay");
 }
 
-/// How much waits in the whole store.
-pub async fn depths_tell_how_much_waits(bench: &FlowBench) {
+/// Depths count what waits in the whole store.
+pub async fn depths_count_what_waits(bench: &FlowBench) {
     assert_eq!(bench.flow.depths().await.expect("depths"), FlowDepths::default());
     bench.completed("ended").await;
     bench.running("a").await;
@@ -203,7 +203,7 @@ pub async fn depths_tell_how_much_waits(bench: &FlowBench) {
     assert_eq!((depths.work, depths.leased_work), (2, 0), "an expired lease is none");
 }
 
-/// A state by which a client can tell that an instance has failed.
+/// A state by which a client can recognise that an instance has failed does not change by itself.
 pub async fn an_instance_reads_the_same_until_something_happens(bench: &FlowBench) {
     bench.running("a").await;
     let before = bench.detail("a").await;

@@ -1,4 +1,4 @@
-//! Sessions: activities that stay with one worker process.
+//! Rules of sessions: activities that stay with one worker process.
 
 use wakeline_store::flow::{AbandonOutcome, NewWork, SessionClaim, TurnCommit, WorkClaim};
 
@@ -15,13 +15,13 @@ impl FlowBench {
         self.flow.keep_sessions(owners, secs(span), secs(idle)).await.expect("sessions are kept")
     }
 
-    /// Removes sessions that are over.
+    /// Removes expired sessions and returns their number.
     async fn tidied(&self) -> u64 {
         self.kept(&[], 0, 0).await
     }
 }
 
-/// Rule 1: without an owner, no sessions.
+/// Rule 1: a worker without an owner gets no work of sessions.
 pub async fn work_of_a_session_is_not_for_workers_without_an_owner(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(work("a", 2)).await;
@@ -29,7 +29,7 @@ pub async fn work_of_a_session_is_not_for_workers_without_an_owner(bench: &FlowB
     assert_eq!(bench.all_work(&Worker::owning("me")).await, [1]);
 }
 
-/// Rule 1: with an owner, both kinds, in order.
+/// Rule 1: a worker with an owner gets both kinds, in order.
 pub async fn an_owner_takes_work_with_and_without_a_session(bench: &FlowBench) {
     bench.add_work(work("a", 1)).await;
     bench.add_work(in_session("a", 2, "s")).await;
@@ -38,7 +38,7 @@ pub async fn an_owner_takes_work_with_and_without_a_session(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::owning("me")).await, [1, 2, 3, 4]);
 }
 
-/// Rule 2: a session is its owner's.
+/// Rule 2: a session belongs to its owner.
 pub async fn a_session_belongs_to_whoever_claimed_it_first(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(in_session("b", 2, "s")).await;
@@ -52,7 +52,7 @@ pub async fn a_session_belongs_to_whoever_claimed_it_first(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::owning("me")).await, [3], "it stays the owner's");
 }
 
-/// Sessions go to different owners.
+/// Different sessions may have different owners.
 pub async fn different_sessions_may_have_different_owners(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(in_session("a", 2, "t")).await;
@@ -64,7 +64,7 @@ pub async fn different_sessions_may_have_different_owners(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::owning("you")).await, [4]);
 }
 
-/// An owner is a name: whoever speaks for it may take its work.
+/// An owner is a name: every worker that claims with it may take its work.
 pub async fn two_workers_of_one_owner_share_its_sessions(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(in_session("a", 2, "s")).await;
@@ -73,7 +73,7 @@ pub async fn two_workers_of_one_owner_share_its_sessions(bench: &FlowBench) {
     assert_eq!(bench.work(&two).await.key.activity, 2);
 }
 
-/// Rule 1: an expired session is nobody's.
+/// Rule 1: an expired session has no owner.
 pub async fn an_expired_session_goes_to_the_next_owner(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(in_session("a", 2, "s")).await;
@@ -89,7 +89,7 @@ pub async fn an_expired_session_goes_to_the_next_owner(bench: &FlowBench) {
     assert!(bench.completes(first.token).await, "the lease of the work is another thing");
 }
 
-/// Both leases over: anybody.
+/// If both leases have expired, any owner gets the work.
 pub async fn expired_work_of_an_expired_session_goes_to_anyone(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&lasting("me", 10)).await;
@@ -98,7 +98,7 @@ pub async fn expired_work_of_an_expired_session_goes_to_anyone(bench: &FlowBench
     assert_eq!((item.key.activity, item.attempt), (1, 2));
 }
 
-/// The work's lease over, the session's not: the owner again.
+/// If only the lease of the work has expired, its owner gets the work again.
 pub async fn expired_work_of_a_live_session_stays_with_its_owner(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&Worker::owning("me")).await;
@@ -107,7 +107,7 @@ pub async fn expired_work_of_a_live_session_stays_with_its_owner(bench: &FlowBen
     assert_eq!(bench.work(&Worker::owning("me")).await.attempt, 2);
 }
 
-/// The former owner may have it again.
+/// The former owner may claim an expired session again.
 pub async fn an_expired_session_may_be_claimed_again_by_its_owner(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&lasting("me", 10)).await;
@@ -117,7 +117,7 @@ pub async fn an_expired_session_may_be_claimed_again_by_its_owner(bench: &FlowBe
     assert_eq!(bench.no_work(&Worker::owning("you")).await, Some(secs(50)));
 }
 
-/// Rule 2: every claim begins the session's time anew.
+/// Rule 2: every claim extends the session.
 pub async fn claiming_work_of_a_session_extends_it(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&Worker::owning("me")).await;
@@ -128,7 +128,8 @@ pub async fn claiming_work_of_a_session_extends_it(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::owning("you")).await, Some(SESSION));
 }
 
-/// Rule 7: the end of a foreign session is in sight; that of work that is not due is not enough.
+/// Rule 7: the end of another owner's session is reported as the next due time; the due time of its
+/// work alone is not enough.
 pub async fn the_next_work_waits_for_session_and_time(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&Worker { lease: secs(600), ..lasting("me", 10) }).await;
@@ -139,7 +140,7 @@ pub async fn the_next_work_waits_for_session_and_time(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::plain()).await, None);
 }
 
-/// Rule 8: owned, live and active ones.
+/// Rule 8: sessions that are owned, unexpired and active are extended.
 pub async fn active_sessions_are_kept(bench: &FlowBench) {
     assert_eq!(bench.kept(&["me"], 60, 300).await, 0, "there are none");
     bench.add_work(in_session("a", 1, "s")).await;
@@ -147,7 +148,7 @@ pub async fn active_sessions_are_kept(bench: &FlowBench) {
     bench.work(&lasting("me", 10)).await;
     bench.work(&lasting("you", 10)).await;
     bench.advance(8).await;
-    assert_eq!(bench.kept(&["me", "nobody"], 60, 300).await, 1);
+    assert_eq!(bench.kept(&["me", "unknown"], 60, 300).await, 1);
     bench.add_work(in_session("a", 3, "s")).await;
     bench.add_work(in_session("a", 4, "t")).await;
     bench.advance(59).await;
@@ -155,7 +156,7 @@ pub async fn active_sessions_are_kept(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::owning("other")).await, Some(secs(1)));
 }
 
-/// Rule 8: several owners.
+/// Rule 8: one call extends sessions of several owners.
 pub async fn sessions_of_several_owners_are_kept_at_once(bench: &FlowBench) {
     for (n, name) in [(1, "me"), (2, "you"), (3, "other")] {
         bench.add_work(in_session("a", n, name)).await;
@@ -164,7 +165,7 @@ pub async fn sessions_of_several_owners_are_kept_at_once(bench: &FlowBench) {
     assert_eq!(bench.kept(&["me", "you"], 60, 300).await, 2);
 }
 
-/// Rule 8: idle ones are not kept.
+/// Rule 8: idle sessions are not extended.
 pub async fn idle_sessions_are_not_kept(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     let item = bench.work(&Worker::owning("me")).await;
@@ -174,7 +175,7 @@ pub async fn idle_sessions_are_not_kept(bench: &FlowBench) {
     assert_eq!(bench.kept(&["me"], 60, 21).await, 1);
 }
 
-/// Rule 8: expired ones neither.
+/// Rule 8: expired sessions are not extended.
 pub async fn expired_sessions_are_not_kept(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.work(&lasting("me", 10)).await;
@@ -182,7 +183,7 @@ pub async fn expired_sessions_are_not_kept(bench: &FlowBench) {
     assert_eq!(bench.kept(&["me"], 60, 300).await, 0);
 }
 
-/// Rules 4 and 5: completing and renewing are activity.
+/// Rules 4 and 5: completing and renewing count as activity.
 pub async fn completing_and_renewing_count_as_activity(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     let item = bench.work(&lasting("me", 600)).await;
@@ -196,8 +197,8 @@ pub async fn completing_and_renewing_count_as_activity(bench: &FlowBench) {
     assert_eq!(bench.kept(&["me"], 600, 10).await, 1, "a completion");
 }
 
-/// Rule 8: tidied when over and nothing waits.
-pub async fn sessions_that_are_over_are_tidied_away(bench: &FlowBench) {
+/// Rule 8: a session is removed if it has expired and no work waits for it.
+pub async fn expired_sessions_are_removed(bench: &FlowBench) {
     for (n, session) in [(1, "over"), (2, "waited for"), (3, "live")] {
         bench.add_work(in_session("a", n, session)).await;
     }
@@ -212,10 +213,10 @@ pub async fn sessions_that_are_over_are_tidied_away(bench: &FlowBench) {
     assert_eq!(bench.tidied().await, 1);
     assert_eq!(bench.tidied().await, 0);
     bench.add_work(in_session("a", 4, "over")).await;
-    assert_eq!(bench.all_work(&Worker::owning("you")).await, [2, 4], "it begins anew");
+    assert_eq!(bench.all_work(&Worker::owning("you")).await, [2, 4], "the session begins again");
 }
 
-/// Given back, it is still the owner's.
+/// Abandoned work still belongs to the owner of its session.
 pub async fn abandoned_work_of_a_session_stays_with_its_owner(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     let item = bench.work(&Worker::owning("me")).await;
@@ -227,7 +228,7 @@ pub async fn abandoned_work_of_a_session_stays_with_its_owner(bench: &FlowBench)
     assert_eq!(bench.work(&Worker::owning("me")).await.attempt, 2);
 }
 
-/// In order, one after the other or all at once.
+/// Work of a session is delivered in order, one by one or together.
 pub async fn work_of_a_session_comes_in_order(bench: &FlowBench) {
     bench.running("a").await;
     let all: Vec<_> = (1..=4).map(|n| in_session("a", n, "s")).collect();
@@ -240,7 +241,7 @@ pub async fn work_of_a_session_comes_in_order(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::owning("me")).await, [3, 4]);
 }
 
-/// A session that a line's first request claims is the line's.
+/// A session that the first request of a line claims belongs to all requests of the line.
 pub async fn a_claim_of_several_takes_a_whole_session(bench: &FlowBench) {
     for n in 1..=3 {
         bench.add_work(in_session("a", n, "s")).await;
@@ -252,7 +253,7 @@ pub async fn a_claim_of_several_takes_a_whole_session(bench: &FlowBench) {
     assert_eq!(answers[1].next_due, Some(SESSION));
 }
 
-/// Tags are looked at before sessions are claimed.
+/// Tags are checked before sessions are claimed.
 pub async fn a_session_is_not_claimed_for_work_of_another_tag(bench: &FlowBench) {
     let tagged = NewWork { tag: Some(super::tag("gpu")), ..in_session("a", 1, "s") };
     bench.add_work(tagged).await;
@@ -261,7 +262,7 @@ pub async fn a_session_is_not_claimed_for_work_of_another_tag(bench: &FlowBench)
     assert_eq!(bench.work(&gpu).await.key.activity, 1);
 }
 
-/// Like any claim, a repeated one returns what its key holds.
+/// A repeated claim returns what its key holds, like any claim.
 pub async fn a_claim_of_a_session_repeated_with_its_key_returns_the_same(bench: &FlowBench) {
     bench.add_work(in_session("a", 1, "s")).await;
     bench.add_work(in_session("a", 2, "s")).await;
@@ -276,7 +277,7 @@ pub async fn a_claim_of_a_session_repeated_with_its_key_returns_the_same(bench: 
     assert_eq!(bench.work(&worker).await.lease_for, LEASE);
 }
 
-/// A worker that ends lets its sessions go.
+/// A worker that shuts down releases its sessions.
 pub async fn sessions_that_are_let_go_are_claimed_by_others_at_once(bench: &FlowBench) {
     for n in 1..=2 {
         bench.add_work(in_session("a", n, "s")).await;
@@ -285,7 +286,7 @@ pub async fn sessions_that_are_let_go_are_claimed_by_others_at_once(bench: &Flow
     let first = bench.work(&Worker::owning("me")).await;
     bench.complete(first.token, None).await;
     assert_eq!(bench.all_work(&Worker::owning("you")).await, [3], "the other session is free");
-    assert_eq!(bench.kept(&["me", "nobody"], 0, 0).await, 1);
+    assert_eq!(bench.kept(&["me", "unknown"], 0, 0).await, 1);
     assert_eq!(bench.kept(&["me"], 0, 0).await, 0, "there is none any more");
     assert_eq!(bench.all_work(&Worker::owning("you")).await, [2]);
     assert_eq!(bench.kept(&["me"], 60, 300).await, 0, "it cannot be kept either");

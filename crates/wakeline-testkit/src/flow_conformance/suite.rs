@@ -1,20 +1,20 @@
-//! The list of rules: a test of each.
+//! The list of rules, which becomes one test of each.
 
-/// Makes a test of every rule, in modules named as those of `conformance_suite!`. The expression
-/// makes a fresh [`FlowUnderTest`](crate::flow_conformance::FlowUnderTest), and may await.
+/// Makes a test of every rule, in modules that may be named like those of `conformance_suite!`. The
+/// expression makes a new [`FlowUnderTest`](crate::flow_conformance::FlowUnderTest), and may await.
 #[macro_export]
 macro_rules! flow_conformance_suite {
     ($($fixture:tt)*) => {
         $crate::flow_conformance_module!([$($fixture)*]; lanes;
             an_instance_is_made_by_the_commit_of_a_turn_and_not_by_a_message,
             a_lane_without_a_start_is_missing,
-            a_start_that_is_taken_without_a_birth_leaves_nothing,
+            a_start_taken_without_creating_the_instance_leaves_nothing,
             a_message_is_visible_from_its_time_on,
             a_message_of_a_past_moment_is_visible_at_once,
             messages_are_ordered_by_arrival_and_not_by_time,
             an_event_before_the_start_is_delivered_with_it,
             the_first_start_says_what_a_lane_needs,
-            a_start_of_an_ended_instance_says_anew_what_its_lane_needs,
+            a_start_of_an_ended_instance_decides_again_what_its_lane_needs,
             a_unique_start_is_refused_while_one_waits,
             a_unique_start_is_refused_while_the_instance_exists,
             an_early_event_does_not_refuse_a_unique_start,
@@ -29,12 +29,12 @@ macro_rules! flow_conformance_suite {
         $crate::flow_conformance_module!([$($fixture)*]; claim;
             lanes_that_became_due_first_come_first,
             a_busy_lane_does_not_starve_the_others,
-            a_leased_lane_is_claimed_by_nobody_else,
+            a_leased_lane_is_not_claimed_again,
             messages_that_arrive_during_the_lease_are_for_the_next_turn,
             a_turn_takes_only_visible_messages,
             a_turn_takes_all_visible_messages,
-            a_turn_tells_how_its_instance_stands,
-            a_long_history_does_not_come_along,
+            a_turn_has_the_state_of_its_instance,
+            a_long_history_is_not_included,
             a_claim_repeated_with_its_key_returns_the_same_turn,
             a_key_that_holds_a_turn_of_another_line_is_free,
             requests_of_one_claim_get_different_lanes,
@@ -52,7 +52,7 @@ macro_rules! flow_conformance_suite {
             attempts_are_counted_per_message_and_the_turn_has_the_highest,
             an_expired_lease_is_ended_by_the_next_claim,
             an_expired_turn_comes_again_with_what_arrived_meanwhile,
-            an_expired_lease_cannot_commit_even_if_nobody_took_it,
+            an_expired_unclaimed_lease_cannot_commit,
             a_committed_turn_cannot_be_committed_again,
             an_unknown_token_changes_nothing,
             a_token_is_for_its_own_lane,
@@ -63,14 +63,14 @@ macro_rules! flow_conformance_suite {
             an_abandoned_turn_is_available_at_once_or_after_its_delay,
             an_abandoned_turn_delays_only_its_own_messages,
             an_uncounted_abandon_takes_the_attempt_back,
-            an_expired_lease_that_nobody_took_can_be_abandoned,
+            an_expired_unclaimed_lease_can_be_abandoned,
             an_abandoned_first_turn_keeps_early_events,
         );
         $crate::flow_conformance_module!([$($fixture)*]; due;
-            the_next_turn_is_told_exactly_for_each_source,
+            the_next_due_time_is_exact_for_each_source,
             a_wait_ends_when_there_is_something_and_not_before,
             the_next_turn_is_that_of_the_line,
-            a_partly_served_line_is_told_when_the_next_turn_is_due,
+            a_partly_served_line_reports_when_the_next_turn_is_due,
             a_sweep_agrees_with_claims_and_takes_nothing,
             a_sweep_of_work_agrees_with_claims,
             a_sweep_of_an_outcome_has_something_once_the_instance_ended,
@@ -82,9 +82,9 @@ macro_rules! flow_conformance_suite {
             a_history_begins_at_one,
             histories_grow_by_a_batch_per_turn,
             a_turn_without_events_takes_its_messages,
-            writing_without_a_birth_is_refused,
-            a_second_birth_is_ignored,
-            a_birth_remembers_its_parent,
+            writing_before_the_instance_is_created_is_refused,
+            creating_an_instance_again_is_ignored,
+            an_instance_remembers_its_parent,
             an_execution_without_a_pin_has_no_version,
             each_status_change_makes_a_new_version,
             a_status_outlives_its_execution,
@@ -103,7 +103,7 @@ macro_rules! flow_conformance_suite {
             continuing_merges_what_changed,
             ending_merges_what_changed,
             a_cleared_key_hides_the_value_of_an_earlier_execution,
-            a_value_tells_which_execution_set_it_and_when,
+            a_value_shows_which_execution_set_it_and_when,
             the_kv_version_goes_up_with_every_turn_that_changed_it,
             instances_have_values_of_their_own,
             odd_keys_and_large_values_are_kept,
@@ -128,34 +128,34 @@ macro_rules! flow_conformance_suite {
             a_refused_turn_emits_nothing,
             a_decision_emits_once,
             filters_say_who_gets_what_a_turn_emits,
-            an_emit_to_an_unknown_application_is_told_and_dropped,
-            an_emit_that_does_not_fit_its_event_type_is_told_and_dropped,
-            what_turns_emit_keeps_its_order,
+            an_emit_to_an_unknown_application_is_reported_and_dropped,
+            an_emit_that_does_not_fit_its_event_type_is_reported_and_dropped,
+            messages_that_turns_emit_keep_their_order,
         );
         $crate::flow_conformance_module!([$($fixture)*]; transact;
-            a_transaction_spans_all_faces,
-            a_refused_transaction_does_nothing_on_any_face,
+            a_transaction_spans_queues_workflows_and_webhooks,
+            a_refused_transaction_changes_nothing,
             what_is_known_does_not_refuse_a_transaction,
         );
         $crate::flow_conformance_module!([$($fixture)*]; work;
-            pending_work_tells_its_attempts_error_and_next_try,
+            pending_work_shows_its_attempts_error_and_next_attempt,
             work_is_claimed_in_order_of_insertion,
             work_of_a_later_time_is_passed_over,
-            leased_work_is_given_to_nobody_else,
+            leased_work_is_not_claimed_again,
             expired_work_keeps_its_place,
             work_comes_back_as_it_was_scheduled,
-            work_of_nobody_tells_that_there_is_no_instance,
-            work_tells_how_its_execution_stands,
-            completing_removes_the_work_and_tells_its_instance,
+            work_without_an_instance_reports_that_there_is_none,
+            work_has_the_state_of_its_execution,
+            completing_removes_the_work_and_notifies_its_instance,
             completed_work_cannot_be_completed_again,
             an_expired_lease_cannot_complete,
             work_of_an_ended_instance_goes_and_its_message_is_refused,
             completions_arrive_in_the_order_of_their_commits,
-            renewing_tells_how_the_execution_stands,
+            renewing_returns_the_state_of_the_execution,
             renewing_work_never_shortens,
             abandoned_work_is_available_after_its_delay,
             uncounted_work_has_its_attempt_back,
-            expired_work_that_nobody_took_can_be_abandoned,
+            expired_unclaimed_work_can_be_abandoned,
             a_claim_of_work_repeated_with_its_key_returns_the_same,
             requests_of_one_claim_get_different_work,
             a_claim_of_work_that_looks_further_says_what_is_next,
@@ -176,9 +176,9 @@ macro_rules! flow_conformance_suite {
             the_filter_of_the_line_counts,
         );
         $crate::flow_conformance_module!([$($fixture)*]; unclaimed;
-            a_turn_that_nobody_claims_is_found_with_what_it_needs,
+            an_unclaimed_turn_is_found_with_its_capability,
             a_turn_of_an_ended_instance_is_not_unclaimed,
-            an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
+            an_unclaimed_activity_is_found_with_its_name_and_tag,
             a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
         );
         $crate::flow_conformance_module!([$($fixture)*]; mailboxes;
@@ -201,7 +201,7 @@ macro_rules! flow_conformance_suite {
             work_of_a_session_goes_to_a_worker_that_knows_it,
             a_name_survives_turn_abandon_and_expiry,
             a_commit_leases_work_only_to_a_worker_that_knows_it,
-            a_name_is_told_in_hints,
+            hints_notify_only_workers_that_know_the_name,
             a_line_is_due_by_what_its_worker_knows,
         );
         $crate::flow_conformance_module!([$($fixture)*]; sessions;
@@ -221,7 +221,7 @@ macro_rules! flow_conformance_suite {
             idle_sessions_are_not_kept,
             expired_sessions_are_not_kept,
             completing_and_renewing_count_as_activity,
-            sessions_that_are_over_are_tidied_away,
+            expired_sessions_are_removed,
             abandoned_work_of_a_session_stays_with_its_owner,
             work_of_a_session_comes_in_order,
             a_claim_of_several_takes_a_whole_session,
@@ -229,15 +229,15 @@ macro_rules! flow_conformance_suite {
             a_claim_of_a_session_repeated_with_its_key_returns_the_same,
             sessions_that_are_let_go_are_claimed_by_others_at_once,
         );
-        $crate::flow_conformance_module!([$($fixture)*]; born;
+        $crate::flow_conformance_module!([$($fixture)*]; leased_on_insert;
             a_start_is_leased_to_a_dispatcher_that_waits,
-            a_turn_born_leased_expires_and_counts,
+            a_turn_leased_on_insert_expires_and_counts,
             a_dispatcher_that_cannot_run_it_is_left_alone,
             several_dispatchers_get_what_fits_each,
             one_lane_is_leased_to_one_dispatcher,
             a_dispatcher_is_left_alone_while_older_turns_wait,
             older_turns_of_other_capabilities_do_not_count,
-            what_is_not_available_is_not_born_leased,
+            an_unavailable_turn_is_not_leased_on_insert,
             a_refused_message_leases_nothing,
             a_completion_leases_the_turn_that_it_makes_available,
             a_commit_leases_the_turns_that_it_makes_available,
@@ -245,34 +245,34 @@ macro_rules! flow_conformance_suite {
             a_commit_leases_nothing_while_older_turns_wait,
             a_commit_leases_its_work_to_workers_that_wait,
             a_worker_is_left_alone_while_older_work_waits,
-            work_that_is_not_available_is_not_born_leased,
-            work_of_a_session_is_born_leased_to_its_owner,
+            unavailable_work_is_not_leased_on_insert,
+            work_of_a_session_is_leased_on_insert_to_its_owner,
             a_stale_commit_leases_nothing,
         );
         $crate::flow_conformance_module!([$($fixture)*]; hints;
-            a_message_tells_those_who_can_run_its_instance,
-            a_start_tells_of_what_waited_for_it,
-            a_commit_tells_of_all_it_made_available,
-            a_commit_tells_what_came_during_its_turn,
-            an_abandon_tells_when_it_is_available,
-            new_work_tells_those_who_take_it,
-            a_completion_tells_of_the_turn,
-            waiters_of_an_outcome_are_told_of_state_status_and_values,
-            terminating_tells_waiters_and_receivers,
-            resuming_tells_of_what_waited,
-            watching_tells_the_same_as_reading,
+            a_message_notifies_dispatchers_that_can_run_its_instance,
+            a_start_reports_the_events_that_waited_for_it,
+            a_commit_reports_all_that_it_made_available,
+            a_commit_reports_messages_that_came_during_its_turn,
+            an_abandon_reports_when_the_item_is_available,
+            new_work_notifies_workers_that_can_run_it,
+            a_completion_notifies_dispatchers_of_the_turn,
+            waiters_of_an_outcome_are_notified_of_state_status_and_values,
+            terminating_notifies_waiters_and_receivers,
+            resuming_reports_the_messages_that_waited,
+            watching_returns_the_same_as_reading,
         );
         $crate::flow_conformance_module!([$($fixture)*]; read;
             a_history_is_read_page_by_page,
             a_page_begins_with_the_batch_of_its_event,
             an_unknown_instance_has_nothing_to_read,
             events_come_back_identical,
-            executions_tell_how_each_stands,
-            an_instance_tells_when_it_was_made_and_changed,
+            executions_show_their_states,
+            an_instance_shows_when_it_was_created_and_changed,
             a_tree_has_parents_before_children,
-            stats_tell_how_much_an_instance_holds,
+            stats_count_what_an_instance_holds,
             stats_are_of_the_current_execution,
-            depths_tell_how_much_waits,
+            depths_count_what_waits,
             an_instance_reads_the_same_until_something_happens,
         );
         $crate::flow_conformance_module!([$($fixture)*]; list;
@@ -293,7 +293,7 @@ macro_rules! flow_conformance_suite {
             suspending_ends_a_lease_uncounted,
             ended_and_unknown_instances_cannot_be_suspended,
             a_pending_instance_can_be_suspended,
-            resuming_what_is_not_suspended_says_so,
+            resuming_an_instance_that_is_not_suspended_is_reported,
             a_resumed_instance_is_due_for_its_timers,
             a_turn_may_suspend_its_instance,
             a_first_turn_may_suspend_its_instance,
@@ -305,8 +305,8 @@ macro_rules! flow_conformance_suite {
             a_terminated_instance_has_ended_with_its_output,
             terminating_removes_messages_work_and_lease,
             ended_and_unknown_instances_cannot_be_terminated,
-            a_pending_instance_ends_and_others_learn_of_it,
-            an_instance_that_stands_otherwise_is_not_ended,
+            terminating_a_pending_instance_notifies_others,
+            an_instance_in_another_state_is_not_ended,
             a_terminated_instance_gets_what_its_end_sends_it,
             starts_that_wait_are_read_in_order,
             a_suspended_instance_can_be_terminated,
@@ -316,7 +316,7 @@ macro_rules! flow_conformance_suite {
         $crate::flow_conformance_module!([$($fixture)*]; delete;
             a_deleted_instance_leaves_nothing,
             a_running_instance_is_deleted_only_by_force,
-            deleting_takes_all_below_along,
+            deleting_an_instance_deletes_its_descendants,
             a_child_is_not_deleted_without_its_parent,
             a_child_is_deleted_by_force,
             tokens_of_a_deleted_instance_do_not_fit_its_successor,
@@ -363,7 +363,7 @@ macro_rules! flow_conformance_suite {
     };
 }
 
-/// Makes tests of the rules of one module.
+/// Makes a test of every rule of one module.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! flow_conformance_module {
@@ -382,7 +382,7 @@ macro_rules! flow_conformance_module {
             #[allow(unused_imports, reason = "a fixture may be named by its full path")]
             use super::*;
 
-            fn hold_to(rule: $crate::flow_conformance::Rule) {
+            fn hold_to(rule: $crate::flow_conformance::FlowRule) {
                 $crate::rules::block_on(async {
                     let fixture = Box::new($($fixture)*);
                     $crate::flow_conformance::hold_to(fixture, rule).await;

@@ -1,4 +1,4 @@
-//! Holding instances back.
+//! Rules of suspending instances.
 
 use wakeline_core::{Capabilities, FlowChange};
 use wakeline_store::StoreError;
@@ -16,7 +16,7 @@ fn mismatch() -> Suspension {
     Suspension::Mismatch { reason: "the code has changed".to_owned() }
 }
 
-/// Retries mismatched instances to the last piece.
+/// Retries mismatched instances, piece by piece, until none is left.
 pub(crate) async fn retry_all(
     flow: &(impl FlowAdmin + ?Sized),
     capabilities: Capabilities,
@@ -50,7 +50,7 @@ impl FlowBench {
     }
 }
 
-/// Rule 1.
+/// Rule 1: messages are stored, but no turn is claimed.
 pub async fn a_suspended_instance_gets_messages_and_no_turns(bench: &FlowBench) {
     bench.running("a").await;
     assert!(bench.suspend("a", operator()).await);
@@ -67,7 +67,7 @@ pub async fn a_suspended_instance_gets_messages_and_no_turns(bench: &FlowBench) 
     assert_eq!(texts(&bench.turn().await), ["one", "two"]);
 }
 
-/// Rule 1: who holds a turn loses it, uncounted.
+/// Rule 1: the lease of a turn ends, and its attempt is not counted.
 pub async fn suspending_ends_a_lease_uncounted(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -81,7 +81,7 @@ pub async fn suspending_ends_a_lease_uncounted(bench: &FlowBench) {
     assert_eq!((again.attempt, again.last_event), (1, 1));
 }
 
-/// Rule 1: what cannot be suspended.
+/// Rule 1: only existing instances that have not ended can be suspended.
 pub async fn ended_and_unknown_instances_cannot_be_suspended(bench: &FlowBench) {
     bench.completed("ended").await;
     bench.send(vec![event("lane", "early")]).await;
@@ -94,7 +94,7 @@ pub async fn ended_and_unknown_instances_cannot_be_suspended(bench: &FlowBench) 
     assert_eq!(bench.detail("a").await.suspended.as_deref(), Some("for a look"));
 }
 
-/// Rule 1: a pending one can.
+/// Rule 1: a pending instance can be suspended.
 pub async fn a_pending_instance_can_be_suspended(bench: &FlowBench) {
     bench.start("a").await;
     assert!(bench.suspend("a", operator()).await);
@@ -105,8 +105,8 @@ pub async fn a_pending_instance_can_be_suspended(bench: &FlowBench) {
     assert_eq!(bench.turn().await.attempt, 1);
 }
 
-/// Rule 2.
-pub async fn resuming_what_is_not_suspended_says_so(bench: &FlowBench) {
+/// Rule 2: the answer reports whether the instance was suspended.
+pub async fn resuming_an_instance_that_is_not_suspended_is_reported(bench: &FlowBench) {
     bench.running("a").await;
     assert!(!bench.resume("a").await);
     assert!(!bench.resume("unknown").await);
@@ -115,7 +115,7 @@ pub async fn resuming_what_is_not_suspended_says_so(bench: &FlowBench) {
     assert!(!bench.resume("a").await);
 }
 
-/// Rule 2: timers go on.
+/// Rule 2: timers continue.
 pub async fn a_resumed_instance_is_due_for_its_timers(bench: &FlowBench) {
     bench.running("a").await;
     let timer = wakeline_store::flow::Envelope { visible: super::after(20), ..event("a", "timer") };
@@ -128,7 +128,7 @@ pub async fn a_resumed_instance_is_due_for_its_timers(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["timer"]);
 }
 
-/// By the holder of a turn.
+/// The holder of a turn may suspend its instance.
 pub async fn a_turn_may_suspend_its_instance(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -144,7 +144,7 @@ pub async fn a_turn_may_suspend_its_instance(bench: &FlowBench) {
     assert_eq!((again.attempt, texts(&again)), (1, vec!["x".to_owned()]), "uncounted");
 }
 
-/// By the holder of the first turn: the instance stays pending, and says why.
+/// The holder of the first turn may do so: the instance stays pending and shows the reason.
 pub async fn a_first_turn_may_suspend_its_instance(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -154,7 +154,7 @@ pub async fn a_first_turn_may_suspend_its_instance(bench: &FlowBench) {
     assert_eq!(detail.suspended.as_deref(), Some("the code has changed"));
 }
 
-/// By the holder of a turn, who has lost it.
+/// The holder of a stale turn may not do so.
 pub async fn a_stale_turn_cannot_suspend_its_instance(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "x")]).await;
@@ -166,7 +166,8 @@ pub async fn a_stale_turn_cannot_suspend_its_instance(bench: &FlowBench) {
     assert_eq!(bench.no_turn().await, Some(LEASE));
 }
 
-/// Rule 2: of those for a mismatch, those whose code is there.
+/// Rule 2: instances that are suspended for a mismatch are resumed if a dispatcher with their
+/// capability requests it.
 pub async fn mismatched_instances_are_retried_by_fitting_code(bench: &FlowBench) {
     for (name, needed) in [("a", "one"), ("b", "two"), ("c", "one"), ("d", "one")] {
         bench.send(vec![start_of(name, needed)]).await;
@@ -188,7 +189,7 @@ pub async fn mismatched_instances_are_retried_by_fitting_code(bench: &FlowBench)
     assert_eq!(resumed, 1, "the operator's stays");
 }
 
-/// Work goes on.
+/// Activities of a suspended instance are run.
 pub async fn activities_of_a_suspended_instance_go_on(bench: &FlowBench) {
     bench.running("a").await;
     bench.add_work(super::work("a", 1)).await;

@@ -1,4 +1,4 @@
-//! Which workers take which activities.
+//! Rules of tags: which workers take which activities.
 
 use wakeline_store::flow::TurnCommit;
 
@@ -12,13 +12,13 @@ async fn with_tags(bench: &FlowBench) {
     bench.add_work(work("a", 5)).await;
 }
 
-/// Without tags.
+/// A worker without tags takes untagged activities only.
 pub async fn untagged_workers_take_only_untagged_work(bench: &FlowBench) {
     with_tags(bench).await;
     assert_eq!(bench.all_work(&Worker::plain()).await, [1, 5]);
 }
 
-/// With tags only.
+/// A worker with tags takes activities of these tags only.
 pub async fn tagged_workers_take_only_their_tags(bench: &FlowBench) {
     with_tags(bench).await;
     assert_eq!(bench.all_work(&Worker::of(false, &["gpu"])).await, [2, 4]);
@@ -26,25 +26,25 @@ pub async fn tagged_workers_take_only_their_tags(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::of(false, &["GPU"])).await, None, "as they are spelt");
 }
 
-/// With both.
+/// A worker may take both.
 pub async fn workers_may_take_tags_and_what_has_none(bench: &FlowBench) {
     with_tags(bench).await;
     assert_eq!(bench.all_work(&Worker::of(true, &["cpu"])).await, [1, 3, 5]);
 }
 
-/// All of it, in order over tags.
+/// A worker for any tag takes all activities, in one order.
 pub async fn any_takes_everything_in_order(bench: &FlowBench) {
     with_tags(bench).await;
     assert_eq!(bench.all_work(&Worker::any()).await, [1, 2, 3, 4, 5]);
 }
 
-/// None of it.
+/// A worker with an empty filter takes nothing.
 pub async fn workers_without_tags_at_all_take_nothing(bench: &FlowBench) {
     with_tags(bench).await;
     assert_eq!(bench.no_work(&Worker::of(false, &[])).await, None);
 }
 
-/// A tag stays with the work.
+/// The tag of an activity does not change.
 pub async fn a_tag_survives_turn_abandon_and_expiry(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| TurnCommit { work: vec![tagged("a", 1, "gpu")], ..step(turn) }).await;
@@ -59,7 +59,7 @@ pub async fn a_tag_survives_turn_abandon_and_expiry(bench: &FlowBench) {
     assert_eq!(bench.work(&gpu).await.attempt, 3);
 }
 
-/// The line's filter counts, whatever a request says.
+/// The filter of the line counts, not that of a request.
 pub async fn the_filter_of_the_line_counts(bench: &FlowBench) {
     with_tags(bench).await;
     let mut claim = Worker::of(false, &["cpu"]).claim(1);

@@ -1,12 +1,12 @@
-//! Ending instances without their code.
+//! Rules of terminating instances without running their code.
 
 use bytes::Bytes;
 use wakeline_store::flow::{
-    EnqueueOutcome, Envelope, InstanceBirth, InstanceState, RenewOutcome, Suspension,
+    EnqueueOutcome, Envelope, InstanceState, NewInstance, RenewOutcome, Suspension,
     TerminateInstance, TurnCommit,
 };
 
-use super::{FlowBench, Worker, birth, event, id, nothing, secs, start, step, texts, work};
+use super::{FlowBench, Worker, event, id, new_instance, nothing, secs, start, step, texts, work};
 
 fn termination(instance: &str) -> TerminateInstance {
     TerminateInstance {
@@ -14,7 +14,7 @@ fn termination(instance: &str) -> TerminateInstance {
         state: InstanceState::Terminated,
         output: Bytes::from_static(b"given up"),
         messages: vec![event("parent", &format!("{instance} is over"))],
-        birth: None,
+        new_instance: None,
     }
 }
 
@@ -24,7 +24,7 @@ impl FlowBench {
     }
 }
 
-/// Rule 3.
+/// Rule 3: a terminated instance has ended, with the given output.
 pub async fn a_terminated_instance_has_ended_with_its_output(bench: &FlowBench) {
     bench.running("parent").await;
     bench.running("a").await;
@@ -37,12 +37,12 @@ pub async fn a_terminated_instance_has_ended_with_its_output(bench: &FlowBench) 
     let execution = bench.flow.executions(&id("a")).await.expect("executions").remove(0);
     assert_eq!(execution.state, InstanceState::Terminated);
     assert_eq!(execution.ended_at, detail.ended_at);
-    assert_eq!(texts(&bench.turn().await), ["a is over"], "others are told");
+    assert_eq!(texts(&bench.turn().await), ["a is over"], "others are notified");
     assert_eq!(bench.send(vec![event("a", "x")]).await, [EnqueueOutcome::Ended]);
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
 
-/// Rule 3: messages, work and the lease go.
+/// Rule 3: messages, work and the lease are removed.
 pub async fn terminating_removes_messages_work_and_lease(bench: &FlowBench) {
     bench.running("a").await;
     let timer = Envelope { visible: super::after(50), ..event("a", "timer") };
@@ -66,7 +66,7 @@ pub async fn terminating_removes_messages_work_and_lease(bench: &FlowBench) {
     assert_eq!((stats.messages, stats.work), (0, 0));
 }
 
-/// Rule 3: only what runs.
+/// Rule 3: only instances that have not ended can be terminated.
 pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench) {
     bench.running("parent").await;
     bench.completed("a").await;
@@ -76,21 +76,21 @@ pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench)
     assert!(!bench.terminate("unknown").await);
     bench.send(vec![event("lane", "early")]).await;
     assert!(!bench.terminate("lane").await);
-    assert_eq!(bench.no_turn().await, None, "nobody is told");
+    assert_eq!(bench.no_turn().await, None, "no instance is notified");
     bench.start("lane").await;
     assert_eq!(texts(&bench.turn().await), ["early", "start"], "an early event is kept");
 }
 
-/// Rule 3: a pending one ends as a running one does.
-pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
+/// Rule 3: a pending instance is terminated like a running one.
+pub async fn terminating_a_pending_instance_notifies_others(bench: &FlowBench) {
     bench.running("parent").await;
     bench.send(vec![event("a", "early")]).await;
     bench.start("a").await;
     let turn = bench.turn().await;
     assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["start"]);
     let parent = Some((id("parent"), 7));
-    let birth = Some(InstanceBirth { parent, ..birth("main") });
-    let command = TerminateInstance { birth, ..termination("a") };
+    let new_instance = Some(NewInstance { parent, ..new_instance("main") });
+    let command = TerminateInstance { new_instance, ..termination("a") };
     assert!(bench.flow.terminate(command).await.expect("it is answered").0);
     let detail = bench.detail("a").await;
     assert_eq!((detail.state, detail.execution), (InstanceState::Terminated, 1));
@@ -100,32 +100,36 @@ pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
     let execution = bench.flow.executions(&id("a")).await.expect("executions").remove(0);
     assert_eq!((execution.state, execution.events), (InstanceState::Terminated, 0));
     bench.stale(step(&turn)).await;
-    let told = bench.turn().await;
-    assert_eq!((told.instance.as_str(), texts(&told)), ("parent", vec!["a is over".to_owned()]));
+    let notified = bench.turn().await;
+    assert_eq!(
+        (notified.instance.as_str(), texts(&notified)),
+        ("parent", vec!["a is over".to_owned()])
+    );
     assert!(bench.flow.waiting_starts(&id("a")).await.expect("read").is_empty());
     assert!(!bench.terminate("a").await, "it has ended");
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
 
-/// Rule 3: a pending one ends only with what is recorded of it, and one that runs only without: it
-/// may have started children since its caller looked.
-pub async fn an_instance_that_stands_otherwise_is_not_ended(bench: &FlowBench) {
+/// Rule 3: the command must say whether the instance is pending or running: it may have started
+/// children since the caller read its state.
+pub async fn an_instance_in_another_state_is_not_ended(bench: &FlowBench) {
     bench.running("parent").await;
     bench.start("a").await;
     assert!(!bench.terminate("a").await);
     assert!(bench.is_pending("a").await);
     assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["start"]);
     let turn = bench.turn().await;
-    assert_eq!(texts(&turn), ["start"], "the parent is not told");
-    bench.committed(TurnCommit { birth: Some(birth("main")), ..step(&turn) }).await;
-    let command = TerminateInstance { birth: Some(birth("main")), ..termination("a") };
+    assert_eq!(texts(&turn), ["start"], "the parent is not notified");
+    bench.committed(TurnCommit { new_instance: Some(new_instance("main")), ..step(&turn) }).await;
+    let command =
+        TerminateInstance { new_instance: Some(new_instance("main")), ..termination("a") };
     assert!(!bench.flow.terminate(command).await.expect("it is answered").0);
     assert_eq!(bench.detail("a").await.state, InstanceState::Running);
-    assert_eq!(bench.no_turn().await, None, "the parent is not told");
+    assert_eq!(bench.no_turn().await, None, "the parent is not notified");
     assert!(bench.terminate("a").await);
 }
 
-/// Rule 3: its own messages go, and the command may leave one for it.
+/// Rule 3: its own messages are removed, and the command may leave one for it.
 pub async fn a_terminated_instance_gets_what_its_end_sends_it(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "before")]).await;
@@ -139,7 +143,7 @@ pub async fn a_terminated_instance_gets_what_its_end_sends_it(bench: &FlowBench)
     assert_eq!(bench.no_turn().await, None);
 }
 
-/// All starts that wait, whether the instance runs or not.
+/// All waiting starts are read, whether the instance runs or not.
 pub async fn starts_that_wait_are_read_in_order(bench: &FlowBench) {
     let another = |text: &str| Envelope {
         unique: false,
@@ -153,11 +157,11 @@ pub async fn starts_that_wait_are_read_in_order(bench: &FlowBench) {
     assert_eq!(starts, ["first", "second"]);
     let turn = bench.turn().await;
     bench.send(vec![another("third")]).await;
-    bench.committed(TurnCommit { birth: Some(birth("main")), ..step(&turn) }).await;
+    bench.committed(TurnCommit { new_instance: Some(new_instance("main")), ..step(&turn) }).await;
     assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["third"]);
 }
 
-/// Even while it is held back.
+/// A suspended instance can be terminated.
 pub async fn a_suspended_instance_can_be_terminated(bench: &FlowBench) {
     bench.running("a").await;
     let suspension = Suspension::Operator { reason: "for a look".into() };
@@ -166,7 +170,7 @@ pub async fn a_suspended_instance_can_be_terminated(bench: &FlowBench) {
     assert_eq!(bench.detail("a").await.state, InstanceState::Terminated);
 }
 
-/// The state is the caller's.
+/// The caller chooses the final state.
 pub async fn an_instance_may_be_ended_as_failed(bench: &FlowBench) {
     bench.running("a").await;
     let command = TerminateInstance { state: InstanceState::Failed, ..termination("a") };

@@ -1,16 +1,17 @@
-//! Transactions over all faces: queues, orchestrations, webhooks and timers, all or nothing.
+//! Rules of transactions over queues, orchestrations, webhooks and timers, which are all or
+//! nothing.
 
 use std::time::Duration;
 
 use wakeline_core::{ApplicationId, LeaseToken, PartitionId, TimerKey, TransactionId, Verdict};
 use wakeline_store::flow::{EnqueueOutcome, Envelope, Visible};
-use wakeline_store::hook::{EmitOutcome, MessageFilter, NewMessage};
+use wakeline_store::hook::{EmitOutcome, HookMessageFilter, NewMessage};
 use wakeline_store::{
     CancelItem, CancelOutcome, PushItem, Refusal, ScheduleItem, ScheduledFilter, SettleItem,
     SettleOutcome, TransactCommand, TransactOutcome, TransactReply, Transacted,
 };
 
-use super::{FlowBench, event, main_line, push, start, told};
+use super::{FlowBench, earliest_due, event, main_line, push, start};
 use crate::hook_conformance as hook;
 
 async fn application(bench: &FlowBench) -> ApplicationId {
@@ -24,7 +25,7 @@ fn key(name: &str) -> TimerKey {
     TimerKey::new(name).expect("a short name")
 }
 
-/// One of each kind. The queue `q` belongs to the test.
+/// A transaction with one command of each kind. The queue `q` belongs to the test.
 fn everything(queue: &str, emit: NewMessage, envelopes: Vec<Envelope>) -> TransactCommand {
     let due = Visible::After(Duration::from_secs(10));
     let message: PushItem = push(queue, "later");
@@ -39,7 +40,7 @@ fn everything(queue: &str, emit: NewMessage, envelopes: Vec<Envelope>) -> Transa
     }
 }
 
-/// A timer that the transaction takes back.
+/// Schedules a timer that the transaction cancels.
 async fn prepared(bench: &FlowBench, queue: &str) {
     let message = push(queue, "old");
     let due = Visible::After(Duration::from_secs(100));
@@ -59,8 +60,8 @@ fn committed(outcome: TransactOutcome) -> Transacted {
     }
 }
 
-/// What there is to see of a transaction: timers, messages of the queue, messages to endpoints,
-/// and whether a turn is due.
+/// Reads all effects of a transaction: timers, messages of the queue, messages to endpoints, and
+/// whether a turn is due.
 async fn seen(
     bench: &FlowBench,
     queue: &str,
@@ -70,24 +71,24 @@ async fn seen(
     let filter = ScheduledFilter { queue: queue.clone(), key: None, after: None, limit: 10 };
     let waiting = bench.queues.scheduled(filter).await.expect("timers are listed");
     let waiting = waiting.iter().map(|one| one.transaction_id.to_string()).collect();
-    let ask = crate::conformance::Ask::queue(&queue).auto_ack().batch(10);
-    let claimed = bench.queues.claim(vec![ask.line_claim(1)]).await.expect("a claim is answered");
-    let taken = claimed[0].grants[0].as_ref();
-    let taken = taken.map_or(0, |grant| grant.partitions.iter().map(|p| p.messages.len()).sum());
-    let (filter, page) = (MessageFilter::default(), hook::first(100));
+    let spec = crate::conformance::ClaimSpec::queue(&queue).auto_ack().batch(10);
+    let claimed = bench.queues.claim(vec![spec.line_claim(1)]).await.expect("a claim is answered");
+    let taken = claimed[0].results[0].as_ref();
+    let taken = taken.map_or(0, |result| result.partitions.iter().map(|p| p.messages.len()).sum());
+    let (filter, page) = (HookMessageFilter::default(), hook::first(100));
     let page = bench.hooks.messages(application, filter, page).await.expect("messages are listed");
     let due = bench.flow.sweep_flow(vec![main_line()]).await.expect("a line is swept")[0];
     (waiting, taken, page.items.len(), due == Some(Duration::ZERO))
 }
 
-/// All of it happens, and everybody is told.
-pub async fn a_transaction_spans_all_faces(bench: &FlowBench) {
+/// All commands are applied, and all waiters are notified.
+pub async fn a_transaction_spans_queues_workflows_and_webhooks(bench: &FlowBench) {
     let application = application(bench).await;
     prepared(bench, "all").await;
     let envelopes = vec![start("a"), event("a", "go")];
     let command = everything("all", hook::message(application), envelopes);
     let reply = transact(bench, command).await;
-    assert_eq!(told(&reply.flow_changes, &main_line()), Some(Duration::ZERO));
+    assert_eq!(earliest_due(&reply.flow_changes, &main_line()), Some(Duration::ZERO));
     assert!(!reply.hook_changes.is_empty() && reply.changes.len() >= 2, "{reply:?}");
     let done = committed(reply.outcome);
     assert!(matches!(done.cancels[0], CancelOutcome::Cancelled(_)), "{done:?}");
@@ -97,10 +98,10 @@ pub async fn a_transaction_spans_all_faces(bench: &FlowBench) {
     assert_eq!(seen(bench, "all", application).await, expected);
 }
 
-/// Whatever refuses it, nothing of it happens.
-pub async fn a_refused_transaction_does_nothing_on_any_face(bench: &FlowBench) {
+/// Whatever the reason of the refusal is, nothing is applied.
+pub async fn a_refused_transaction_changes_nothing(bench: &FlowBench) {
     let application = application(bench).await;
-    let nobody = hook::message(hook::application(None).id);
+    let to_unknown = hook::message(hook::application(None).id);
     prepared(bench, "none").await;
     let nothing = (vec!["old".to_owned()], 0, 0, false);
     let stale = SettleItem {
@@ -112,7 +113,7 @@ pub async fn a_refused_transaction_does_nothing_on_any_face(bench: &FlowBench) {
         error: None,
     };
     let good = |emit| everything("none", emit, vec![start("b")]);
-    let unknown = transact(bench, good(nobody)).await;
+    let unknown = transact(bench, good(to_unknown)).await;
     let TransactOutcome::Refused(Refusal::Emit { index: 0, outcome }) = unknown.outcome else {
         panic!("{unknown:?}")
     };
@@ -126,7 +127,7 @@ pub async fn a_refused_transaction_does_nothing_on_any_face(bench: &FlowBench) {
     assert_eq!(seen(bench, "none", application).await, nothing);
 }
 
-/// A start of an instance that exists, and an event that was told, refuse nothing.
+/// A start of an existing instance and a repeated event refuse nothing.
 pub async fn what_is_known_does_not_refuse_a_transaction(bench: &FlowBench) {
     let application = application(bench).await;
     let own = wakeline_core::EventId::parse("own").expect("a valid id");
@@ -142,6 +143,7 @@ pub async fn what_is_known_does_not_refuse_a_transaction(bench: &FlowBench) {
     assert_eq!(again.envelopes, [EnqueueOutcome::Exists]);
     assert!(matches!(again.emits[0], EmitOutcome::Taken(_)), "{again:?}");
     assert!(matches!(again.pushes[0], wakeline_store::PushOutcome::Duplicate { .. }));
-    let found = bench.hooks.messages(application, MessageFilter::default(), hook::first(9)).await;
+    let found =
+        bench.hooks.messages(application, HookMessageFilter::default(), hook::first(9)).await;
     assert_eq!(found.expect("messages are listed").items.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What could be claimed and was not.
+//! Rules of finding work that could have been claimed and was not.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ async fn found(bench: &FlowBench, of: Option<&str>, waited_min: Duration) -> Vec
     let find = FindUnclaimed { instances, waited_min, limit: 10 };
     let now = bench.now().await;
     let found = bench.flow.unclaimed(find).await.expect("found");
-    let told = found.iter().map(|one| {
+    let described = found.iter().map(|one| {
         let waited = one.since.until(now).as_secs();
         format!("{} {waited} {}", one.instance, one.what)
     });
-    told.collect()
+    described.collect()
 }
 
-/// A start whose code no dispatcher has.
-pub async fn a_turn_that_nobody_claims_is_found_with_what_it_needs(bench: &FlowBench) {
+/// A start whose capability no dispatcher has is found.
+pub async fn an_unclaimed_turn_is_found_with_its_capability(bench: &FlowBench) {
     bench.send(vec![start_of("a", "ship@2.0.0")]).await;
     bench.advance(5).await;
     bench.send(vec![start_of("b", "bill")]).await;
@@ -35,7 +35,7 @@ pub async fn a_turn_that_nobody_claims_is_found_with_what_it_needs(bench: &FlowB
     assert!(found(bench, Some("c"), secs(0)).await.is_empty());
 }
 
-/// Such a turn only cleans up, and any dispatcher with the capability does that.
+/// Such a turn only cleans up, and any dispatcher with the capability can do that.
 pub async fn a_turn_of_an_ended_instance_is_not_unclaimed(bench: &FlowBench) {
     bench.completed("a").await;
     bench.send(vec![Envelope { even_if_ended: true, ..event("a", "close") }]).await;
@@ -46,7 +46,7 @@ pub async fn a_turn_of_an_ended_instance_is_not_unclaimed(bench: &FlowBench) {
 }
 
 /// Activities wait from their time on, from the end of a delay, or from that of a lease.
-pub async fn an_activity_that_nobody_claims_is_found_with_its_name_and_tag(bench: &FlowBench) {
+pub async fn an_unclaimed_activity_is_found_with_its_name_and_tag(bench: &FlowBench) {
     bench.running("a").await;
     let charge = NewWork { name: Some(activity_name("charge")), ..tagged("a", 2, "gpu") };
     let later = NewWork { visible: after(20), ..named("a", 3, "refund") };
@@ -69,7 +69,7 @@ pub async fn an_activity_that_nobody_claims_is_found_with_its_name_and_tag(bench
     assert_eq!(first, ["a", "b"], "one of each");
 }
 
-/// A lease that ends, and a retry.
+/// An activity waits again from the end of its lease or from its retry on.
 pub async fn a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again(bench: &FlowBench) {
     bench.add_work(named("a", 1, "charge")).await;
     bench.add_work(named("a", 2, "charge")).await;

@@ -1,4 +1,4 @@
-//! Activities: order, leases, completion, cancellation.
+//! Rules of activities: order, leases, completion, cancellation.
 
 use wakeline_store::flow::{
     AbandonOutcome, EnqueueOutcome, Envelope, InstanceState, NewWork, RenewOutcome, TurnCommit,
@@ -10,7 +10,7 @@ use super::{
     work,
 };
 
-/// A running instance with activities from 1 on.
+/// Creates a running instance with this number of activities, numbered from 1.
 async fn scheduled(bench: &FlowBench, instance: &str, activities: u64) {
     bench.running(instance).await;
     let all = (1..=activities).map(|n| work(instance, n)).collect();
@@ -21,7 +21,7 @@ fn key(activity: u64) -> WorkKey {
     WorkKey { execution: 1, activity }
 }
 
-/// Rule 1: strictly by insertion, over instances.
+/// Rule 1: activities are claimed strictly in order of insertion, over all instances.
 pub async fn work_is_claimed_in_order_of_insertion(bench: &FlowBench) {
     scheduled(bench, "a", 3).await;
     bench.add_work(work("b", 4)).await;
@@ -30,7 +30,7 @@ pub async fn work_is_claimed_in_order_of_insertion(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [1, 2, 3, 4, 5]);
 }
 
-/// Rule 1: what is not due yet is passed over.
+/// Rule 1: activities that are not due yet are skipped.
 pub async fn work_of_a_later_time_is_passed_over(bench: &FlowBench) {
     bench.add_work(NewWork { visible: after(10), ..work("a", 1) }).await;
     bench.add_work(work("a", 2)).await;
@@ -41,8 +41,8 @@ pub async fn work_of_a_later_time_is_passed_over(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [1, 3]);
 }
 
-/// Rule 2.
-pub async fn leased_work_is_given_to_nobody_else(bench: &FlowBench) {
+/// Rule 2: leased work is not claimed again.
+pub async fn leased_work_is_not_claimed_again(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
     assert_eq!((item.attempt, item.lease_for), (1, LEASE));
@@ -56,7 +56,7 @@ pub async fn leased_work_is_given_to_nobody_else(bench: &FlowBench) {
     assert!(bench.completes(again.token).await);
 }
 
-/// A lease that expires comes before what was inserted later.
+/// Work whose lease expired comes before work that was inserted later.
 pub async fn expired_work_keeps_its_place(bench: &FlowBench) {
     scheduled(bench, "a", 2).await;
     bench.work(&Worker::plain()).await;
@@ -64,7 +64,7 @@ pub async fn expired_work_keeps_its_place(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [1, 2]);
 }
 
-/// What a worker is told.
+/// A claimed activity has everything that it was scheduled with.
 pub async fn work_comes_back_as_it_was_scheduled(bench: &FlowBench) {
     bench.running("a").await;
     let payload = bytes::Bytes::from_static(b"\0\xff input");
@@ -82,15 +82,15 @@ pub async fn work_comes_back_as_it_was_scheduled(bench: &FlowBench) {
     assert_eq!(item.state, Some(InstanceState::Running));
 }
 
-/// Work outside of a turn makes no instance.
-pub async fn work_of_nobody_tells_that_there_is_no_instance(bench: &FlowBench) {
-    bench.add_work(work("nobody", 1)).await;
+/// Work that is inserted outside of a turn creates no instance.
+pub async fn work_without_an_instance_reports_that_there_is_none(bench: &FlowBench) {
+    bench.add_work(work("unknown", 1)).await;
     assert_eq!(bench.work(&Worker::plain()).await.state, None);
-    assert_eq!(bench.watched("nobody").await, wakeline_store::flow::Watched::Missing);
+    assert_eq!(bench.watched("unknown").await, wakeline_store::flow::Watched::Missing);
 }
 
-/// Rule 3: of the execution that scheduled it.
-pub async fn work_tells_how_its_execution_stands(bench: &FlowBench) {
+/// Rule 3: the state is that of the execution that scheduled the work.
+pub async fn work_has_the_state_of_its_execution(bench: &FlowBench) {
     use InstanceState::{Completed, ContinuedAsNew, Failed, Running};
     scheduled(bench, "a", 1).await;
     bench.turned("a", |turn| continues(turn, MAIN)).await;
@@ -110,8 +110,8 @@ pub async fn work_tells_how_its_execution_stands(bench: &FlowBench) {
     assert_eq!(bench.work(&Worker::plain()).await.state, None, "there is no such execution");
 }
 
-/// Rule 4: one commit.
-pub async fn completing_removes_the_work_and_tells_its_instance(bench: &FlowBench) {
+/// Rule 4: both happen in one commit.
+pub async fn completing_removes_the_work_and_notifies_its_instance(bench: &FlowBench) {
     scheduled(bench, "a", 2).await;
     let first = bench.work(&Worker::plain()).await;
     let reply = bench.complete(first.token, Some(event("a", "done"))).await;
@@ -124,7 +124,7 @@ pub async fn completing_removes_the_work_and_tells_its_instance(bench: &FlowBenc
     assert_eq!(bench.no_work(&Worker::plain()).await, None);
 }
 
-/// Rule 4: once.
+/// Rule 4: work is completed once.
 pub async fn completed_work_cannot_be_completed_again(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
@@ -133,10 +133,10 @@ pub async fn completed_work_cannot_be_completed_again(bench: &FlowBench) {
     assert_eq!(reply.outcome, WorkOutcome::Stale);
     assert_eq!(bench.renew(item.token, 30).await, RenewOutcome::Stale);
     assert_eq!(bench.abandon(item.token, 0, false).await, AbandonOutcome::Stale);
-    assert_eq!(texts(&bench.turn().await), ["done"], "nobody was told twice");
+    assert_eq!(texts(&bench.turn().await), ["done"], "no instance was notified twice");
 }
 
-/// Rule 4: an expired lease tells nobody.
+/// Rule 4: a completion with an expired lease sends no message.
 pub async fn an_expired_lease_cannot_complete(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
@@ -147,7 +147,7 @@ pub async fn an_expired_lease_cannot_complete(bench: &FlowBench) {
     assert_eq!(bench.work(&Worker::plain()).await.attempt, 2, "the work is still there");
 }
 
-/// Rule 4: refused messages do not keep the work.
+/// Rule 4: the work is removed even if its message is refused.
 pub async fn work_of_an_ended_instance_goes_and_its_message_is_refused(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
@@ -157,7 +157,7 @@ pub async fn work_of_an_ended_instance_goes_and_its_message_is_refused(bench: &F
     assert_eq!(bench.no_work(&Worker::plain()).await, None);
 }
 
-/// A completion may come after the timer of the same lane, in its order of arrival.
+/// A completion may come after a timer of the same lane, in its order of arrival.
 pub async fn completions_arrive_in_the_order_of_their_commits(bench: &FlowBench) {
     scheduled(bench, "a", 3).await;
     let mut items = Vec::new();
@@ -170,8 +170,8 @@ pub async fn completions_arrive_in_the_order_of_their_commits(bench: &FlowBench)
     assert_eq!(texts(&bench.turn().await), ["2", "0", "1"]);
 }
 
-/// Rule 5.
-pub async fn renewing_tells_how_the_execution_stands(bench: &FlowBench) {
+/// Rule 5: a renewal returns the state of the execution.
+pub async fn renewing_returns_the_state_of_the_execution(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
     bench.advance(20).await;
@@ -186,7 +186,7 @@ pub async fn renewing_tells_how_the_execution_stands(bench: &FlowBench) {
     assert_eq!(bench.renew(item.token, 30).await, RenewOutcome::Stale, "it has expired");
 }
 
-/// Rule 5: never shorter.
+/// Rule 5: a renewal never shortens a lease.
 pub async fn renewing_work_never_shortens(bench: &FlowBench) {
     bench.add_work(work("a", 1)).await;
     let item = bench.work(&Worker::plain()).await;
@@ -194,7 +194,7 @@ pub async fn renewing_work_never_shortens(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::plain()).await, Some(LEASE));
 }
 
-/// Rule 6.
+/// Rule 6: abandoned work is available after its delay.
 pub async fn abandoned_work_is_available_after_its_delay(bench: &FlowBench) {
     scheduled(bench, "a", 2).await;
     let item = bench.work(&Worker::plain()).await;
@@ -209,7 +209,7 @@ pub async fn abandoned_work_is_available_after_its_delay(bench: &FlowBench) {
     assert_eq!(bench.work(&Worker::plain()).await.attempt, 3);
 }
 
-/// Rule 6: uncounted, never below nothing.
+/// Rule 6: an uncounted abandon decrements the attempt, but never below zero.
 pub async fn uncounted_work_has_its_attempt_back(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     for _ in 0..3 {
@@ -226,8 +226,8 @@ pub async fn uncounted_work_has_its_attempt_back(bench: &FlowBench) {
     assert_eq!(bench.work(&Worker::plain()).await.attempt, 2);
 }
 
-/// Rule 6: expired, but nobody took it.
-pub async fn expired_work_that_nobody_took_can_be_abandoned(bench: &FlowBench) {
+/// Rule 6: expired work can be abandoned until it is claimed again.
+pub async fn expired_unclaimed_work_can_be_abandoned(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
     bench.advance(31).await;
@@ -235,7 +235,7 @@ pub async fn expired_work_that_nobody_took_can_be_abandoned(bench: &FlowBench) {
     assert_eq!(bench.no_work(&Worker::plain()).await, Some(secs(5)));
 }
 
-/// Like a claim of turns.
+/// The same key returns the same work, as for turns.
 pub async fn a_claim_of_work_repeated_with_its_key_returns_the_same(bench: &FlowBench) {
     scheduled(bench, "a", 2).await;
     let worker = Worker::plain();
@@ -251,7 +251,7 @@ pub async fn a_claim_of_work_repeated_with_its_key_returns_the_same(bench: &Flow
     assert_eq!((later.key, later.attempt), (key(1), 2));
 }
 
-/// Requests of one claim, and lines of one call.
+/// Requests of one claim, and lines of one call, get different work.
 pub async fn requests_of_one_claim_get_different_work(bench: &FlowBench) {
     scheduled(bench, "a", 3).await;
     let (plain, any) = (Worker::plain(), Worker::any());
@@ -260,11 +260,11 @@ pub async fn requests_of_one_claim_get_different_work(bench: &FlowBench) {
         .map(|line| line.work.iter().map(|work| work.as_ref().map(|w| w.key.activity)).collect())
         .collect();
     assert_eq!(got, [[Some(1), Some(2)], [Some(3), None]]);
-    assert_eq!(answers[0].next_due, None, "nobody went without");
+    assert_eq!(answers[0].next_due, None, "every request was served");
     assert_eq!(answers[1].next_due, Some(LEASE));
 }
 
-/// As in a claim of turns.
+/// Such a claim reports the next due time even if every request was served, as for turns.
 pub async fn a_claim_of_work_that_looks_further_says_what_is_next(bench: &FlowBench) {
     scheduled(bench, "a", 2).await;
     let worker = Worker::plain();
@@ -278,7 +278,7 @@ pub async fn a_claim_of_work_that_looks_further_says_what_is_next(bench: &FlowBe
     assert_eq!(next, [Some(secs(0)), Some(LEASE), Some(LEASE)]);
 }
 
-/// Rule 6 of committing: left as it is.
+/// Rule 6 of committing: existing work with the same key does not change.
 pub async fn work_with_a_known_key_is_left_as_it_is(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let other = NewWork { payload: "other".into(), ..work("a", 1) };
@@ -292,7 +292,7 @@ pub async fn work_with_a_known_key_is_left_as_it_is(bench: &FlowBench) {
     assert_eq!(bench.work(&Worker::plain()).await.instance, id("b"), "keys are the instance's");
 }
 
-/// Rule 6 of committing.
+/// Rule 6 of committing: cancelled work is removed.
 pub async fn cancelled_work_goes_and_its_lease_is_stale(bench: &FlowBench) {
     scheduled(bench, "a", 4).await;
     bench.add_work(work("b", 2)).await;
@@ -307,7 +307,7 @@ pub async fn cancelled_work_goes_and_its_lease_is_stale(bench: &FlowBench) {
     assert_eq!(bench.all_work(&Worker::plain()).await, [3, 2], "those of others stay");
 }
 
-/// Rule 6 of committing: scheduled and taken back by one turn is nothing.
+/// Rule 6 of committing: work that one turn schedules and cancels is not inserted.
 pub async fn work_scheduled_and_cancelled_by_one_turn_is_none(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -320,7 +320,7 @@ pub async fn work_scheduled_and_cancelled_by_one_turn_is_none(bench: &FlowBench)
     assert_eq!(bench.all_work(&Worker::plain()).await, [2]);
 }
 
-/// A turn's work belongs to the committing instance.
+/// Work of a turn belongs to the committing instance.
 pub async fn work_of_a_turn_is_its_instances(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
@@ -331,7 +331,7 @@ pub async fn work_of_a_turn_is_its_instances(bench: &FlowBench) {
     assert!(item.token.work.is_some());
 }
 
-/// A completion may start a lane's first turn, too.
+/// The message of a completion may also start the first turn of a lane.
 pub async fn a_completion_is_stored_as_by_an_enqueue(bench: &FlowBench) {
     bench.add_work(work("a", 1)).await;
     let item = bench.work(&Worker::plain()).await;
@@ -345,7 +345,7 @@ pub async fn a_completion_is_stored_as_by_an_enqueue(bench: &FlowBench) {
     assert!(bench.is_pending("c").await);
 }
 
-/// The token of a turn is nothing among work, and the other way round.
+/// A token of a turn is not valid for work, and the other way round.
 pub async fn tokens_of_turns_and_of_work_are_not_exchanged(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;
     let item = bench.work(&Worker::plain()).await;
@@ -361,8 +361,8 @@ pub async fn tokens_of_turns_and_of_work_are_not_exchanged(bench: &FlowBench) {
     assert!(bench.completes(item.token).await);
 }
 
-/// An activity that is tried again tells how often it was tried, why that failed, and what is next.
-pub async fn pending_work_tells_its_attempts_error_and_next_try(bench: &FlowBench) {
+/// An activity that is retried shows its number of attempts, the last error and the next attempt.
+pub async fn pending_work_shows_its_attempts_error_and_next_attempt(bench: &FlowBench) {
     bench.running("a").await;
     bench
         .turned("a", |turn| TurnCommit { work: vec![work("a", 1), work("a", 2)], ..step(turn) })

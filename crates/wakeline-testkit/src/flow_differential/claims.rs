@@ -1,7 +1,8 @@
-//! Claims, and leases that are born with a write, on both sides.
+//! Claims, and leases that are made on insert, on both sides.
 //!
-//! Which of several lanes that are due goes first is left open here: the oracle takes those that
-//! the store took, if they can be taken, and then nothing may be left that a request could have.
+//! The rules leave open which of several due lanes is served first. The oracle therefore leases
+//! those that the store leased, if they can be leased; afterwards none may be left that a request
+//! could have got.
 
 use std::time::Duration;
 
@@ -10,26 +11,26 @@ use wakeline_store::flow::{
     FlowStore as _, TurnClaim, TurnItem, TurnRequest, WorkClaim, WorkItem, WorkKey, WorkRequest,
 };
 
-use super::compare::{Same, same, same_next_due};
-use super::op::{Asks, Line};
-use super::side::{Leased, filter, plain_work, session_claim, work_line};
-use super::world::{World, failed, worker};
+use super::compare::{Comparison, same, same_next_due};
+use super::op::{DispatcherSpec, WorkerSpec};
+use super::side::{HeldItem, filter, plain_work, session_claim, work_line};
+use super::world::{FlowWorld, failed, worker};
 
 /// What waited before a write.
-pub(super) struct Waiting {
-    /// Which of the requests are left alone because older turns wait.
+pub(super) struct WaitingBefore {
+    /// Whether each request gets nothing on insert because older turns wait.
     behind: Vec<bool>,
     /// The lanes that could be claimed.
     lanes: Vec<InstanceId>,
 }
 
-impl World<'_> {
+impl FlowWorld<'_> {
     pub(super) async fn claim_turns(
         &mut self,
-        line: Line,
+        line: DispatcherSpec,
         requests: usize,
         lease: Duration,
-    ) -> Same {
+    ) -> Comparison {
         let capabilities = self.names.capabilities(line);
         let requests: Vec<_> = (0..requests)
             .map(|_| TurnRequest {
@@ -38,10 +39,10 @@ impl World<'_> {
                 capabilities: capabilities.clone(),
             })
             .collect();
-        // Every other size of line, so that both kinds of claims come up.
+        // This depends on the number of requests, so that both kinds of claims are covered.
         let further = requests.len() % 2 == 0;
-        let (line, asks) = (capabilities.clone(), requests.clone());
-        let claim = TurnClaim { capabilities: line, requests: asks, further };
+        let claim =
+            TurnClaim { capabilities: capabilities.clone(), requests: requests.clone(), further };
         let mut claimed = self.store.claim_turns(vec![claim]).await.map_err(failed)?;
         same("number of lines", 1, claimed.len())?;
         let claimed = claimed.remove(0);
@@ -62,8 +63,8 @@ impl World<'_> {
         same_next_due(&format!("{capabilities:?}"), due, claimed.next_due)
     }
 
-    /// Lets the oracle take the turn that the store gave.
-    fn follow_turn(&mut self, request: &TurnRequest, turn: &TurnItem) -> Same {
+    /// Lets the oracle lease the turn that the store leased.
+    fn follow_turn(&mut self, request: &TurnRequest, turn: &TurnItem) -> Comparison {
         match self.oracle.claim_turn_of(&turn.instance, request) {
             Some(oracle) => self.same_turn(&oracle, turn, &request.capabilities),
             None => Err(format!("the store gives {turn:?}, which cannot be taken")),
@@ -75,22 +76,23 @@ impl World<'_> {
         Ok(self.oracle.sweep_flow(lines).await.map_err(failed)?.remove(0))
     }
 
-    /// What waits before a write.
-    pub(super) fn waiting(&self, requests: &[TurnRequest]) -> Waiting {
+    /// Returns what waits before a write.
+    pub(super) fn waiting(&self, requests: &[TurnRequest]) -> WaitingBefore {
         let any = |request: &TurnRequest| !self.oracle.claimable(&request.capabilities).is_empty();
-        Waiting {
+        WaitingBefore {
             behind: requests.iter().map(any).collect(),
             lanes: self.oracle.claimable(&Capabilities::Any),
         }
     }
 
-    /// Lets the oracle, which has written the same, lease what the store leased to requests.
-    pub(super) fn follow_born_turns(
+    /// Lets the oracle, which has applied the same write, lease the turns that the store leased on
+    /// insert.
+    pub(super) fn follow_leased_turns(
         &mut self,
         requests: &[TurnRequest],
-        waiting: &Waiting,
+        waiting: &WaitingBefore,
         turns: &[(usize, TurnItem)],
-    ) -> Same {
+    ) -> Comparison {
         if let Some((n, _)) = turns.iter().find(|(n, _)| *n >= requests.len()) {
             return Err(format!("request {n} was served, of {}", requests.len()));
         }
@@ -101,8 +103,8 @@ impl World<'_> {
                 }
                 Some((_, turn)) => self.follow_turn(request, turn)?,
                 None => {
-                    // A lane that waited for others may have come to need what this one has: it
-                    // is left open whether that is older.
+                    // The write may have given a waiting lane the capability of this dispatcher:
+                    // the rules leave open whether that lane counts as older.
                     let claimable = self.oracle.claimable(&request.capabilities);
                     let is_old = |id: &InstanceId| waiting.lanes.contains(id);
                     if !claimable.is_empty() && !claimable.iter().any(is_old) {
@@ -114,10 +116,10 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A turn that is held is claimed again with its key.
-    pub(super) async fn claim_again(&mut self, hold: usize) -> Same {
+    /// Claims a leased turn again with its key.
+    pub(super) async fn claim_again(&mut self, hold: usize) -> Comparison {
         let Some(hold) = self.turn_hold(hold) else { return Ok(()) };
-        let Leased::Turn(turn, line) = &hold.what else { return Ok(()) };
+        let HeldItem::Turn(turn, line) = &hold.what else { return Ok(()) };
         let span = Duration::ZERO;
         let live = self.oracle.renew(vec![hold.oracle], span).await.map_err(failed)?.remove(0);
         let needed = turn.capability.as_ref();
@@ -138,22 +140,23 @@ impl World<'_> {
             return Err(format!("claimed again: {oracle:?}, the store says {store:?}"));
         };
         same("token", hold.store, store.token)?;
-        let (mut oracle, mut store) = (super::side::Skew(0).turn(oracle), self.skew.turn(store));
-        // How long the lease lasts may be what was asked for or what is left.
+        let (mut oracle, mut store) =
+            (super::side::FlowSkew(0).turn(oracle), self.skew.turn(store));
+        // The returned duration may be the requested one or the remaining one.
         (oracle.lease_for, store.lease_for) = (Duration::ZERO, Duration::ZERO);
         same("turn claimed again", oracle, store)
     }
 
     pub(super) async fn claim_work(
         &mut self,
-        asks: Asks,
+        spec: WorkerSpec,
         requests: usize,
         lease: Duration,
-    ) -> Same {
+    ) -> Comparison {
         let claim = WorkClaim {
-            filter: filter(asks),
-            session: session_claim(asks),
-            requests: (0..requests).map(|_| worker(asks, lease)).collect(),
+            filter: filter(spec),
+            session: session_claim(spec),
+            requests: (0..requests).map(|_| worker(spec, lease)).collect(),
             further: requests.is_multiple_of(2),
         };
         let oracle = self.oracle.claim_work(vec![claim.clone()]).await.map_err(failed)?.remove(0);
@@ -167,26 +170,26 @@ impl World<'_> {
         for (oracle, store) in oracle.work.iter().flatten().zip(store.work.iter().flatten()) {
             self.remember_work(oracle, store);
         }
-        same_next_due(&format!("{:?}", work_line(asks)), oracle.next_due, store.next_due)
+        same_next_due(&format!("{:?}", work_line(spec)), oracle.next_due, store.next_due)
     }
 
-    /// Lets the oracle lease the fresh work that the store leased to requests.
-    pub(super) async fn follow_born_work(
+    /// Lets the oracle lease the new work that the store leased on insert.
+    pub(super) async fn follow_leased_work(
         &mut self,
         requests: &[WorkRequest],
         fresh: &[(InstanceId, WorkKey)],
-        born: &[(usize, WorkItem)],
-    ) -> Same {
-        if let Some((n, _)) = born.iter().find(|(n, _)| *n >= requests.len()) {
+        leased: &[(usize, WorkItem)],
+    ) -> Comparison {
+        if let Some((n, _)) = leased.iter().find(|(n, _)| *n >= requests.len()) {
             return Err(format!("request {n} was served, of {}", requests.len()));
         }
         for (n, request) in requests.iter().enumerate() {
             let owner = request.session.as_ref().map(|session| &session.owner);
             let first = self.oracle.first_work(&request.filter, owner);
             let expected = first.filter(|first| fresh.contains(first));
-            let served = born.iter().find(|(served, _)| *served == n).map(|(_, item)| item);
+            let served = leased.iter().find(|(served, _)| *served == n).map(|(_, item)| item);
             let got = served.map(|item| (item.instance.clone(), item.key));
-            same(&format!("work born for request {n}"), expected, got)?;
+            same(&format!("work leased on insert for request {n}"), expected, got)?;
             let Some(item) = served else { continue };
             let claim = WorkClaim {
                 filter: request.filter.clone(),
@@ -196,7 +199,7 @@ impl World<'_> {
             };
             let claimed = self.oracle.claim_work(vec![claim]).await.map_err(failed)?.remove(0);
             let oracle = claimed.work[0].as_ref().ok_or("the first work can be claimed")?;
-            same("work born", plain_work(oracle), plain_work(item))?;
+            same("work leased on insert", plain_work(oracle), plain_work(item))?;
             self.remember_work(oracle, item);
         }
         Ok(())

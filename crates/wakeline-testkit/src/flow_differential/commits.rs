@@ -6,38 +6,40 @@ use bytes::Bytes;
 use wakeline_core::{InstanceId, MessageId, PartitionName, TransactionId};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, ExecutionEnd, FlowReader as _, FlowStore as _, HistoryBatch,
-    InstanceBirth, InstanceState, KvChange, Pinned, RenewOutcome, StatusChange, TurnCommit,
-    TurnItem, TurnOutcome, WorkKey, WorkOutcome,
+    InstanceState, KvChange, NewInstance, Pinned, RenewOutcome, StatusChange, TurnCommit, TurnItem,
+    TurnOutcome, WorkKey, WorkOutcome,
 };
 use wakeline_store::{PushItem, PushOutcome};
 
-use super::compare::{Same, same};
-use super::emits::told_of_emits;
-use super::op::{End, Events, INSTANCES, Kv, Line, Mail, Plan, Task, When};
-use super::side::{Leased, kv_key, owner};
-use super::world::{Told, World, failed, worker};
-use crate::flow_conformance::{birth, nothing};
+use super::compare::{Comparison, same};
+use super::emits::check_emit_notifications;
+use super::op::{
+    DispatcherSpec, Events, FlowMail, INSTANCES, Kv, PlannedTurn, PlannedTurnEnd, Task, VisibleWhen,
+};
+use super::side::{HeldItem, kv_key, owner};
+use super::world::{FlowStep, FlowWorld, failed, worker};
+use crate::flow_conformance::{new_instance, nothing};
 
-impl World<'_> {
-    pub(super) async fn send(&mut self, mails: &[Mail], lines: &[Line]) -> Told {
+impl FlowWorld<'_> {
+    pub(super) async fn send(&mut self, mails: &[FlowMail], lines: &[DispatcherSpec]) -> FlowStep {
         let (oracle, store) = mails.iter().map(|mail| self.envelopes(mail)).unzip();
         let requests = self.dispatchers(lines);
         let waiting = self.waiting(&requests);
         let oracle = self.oracle.enqueue(oracle, Vec::new()).await.map_err(failed)?;
         let store = self.store.enqueue(store, requests.clone()).await.map_err(failed)?;
         same("outcomes of messages", &oracle.outcomes, &store.outcomes)?;
-        self.follow_born_turns(&requests, &waiting, &store.turns)?;
+        self.follow_leased_turns(&requests, &waiting, &store.turns)?;
         Ok(store.turns.is_empty().then_some(store.changes))
     }
 
-    pub(super) async fn commit(&mut self, hold: usize, plan: &Plan) -> Told {
+    pub(super) async fn commit(&mut self, hold: usize, plan: &PlannedTurn) -> FlowStep {
         let Some(hold) = self.turn_hold(hold) else { return Ok(None) };
-        let Leased::Turn(turn, _) = &hold.what else { return Ok(None) };
+        let HeldItem::Turn(turn, _) = &hold.what else { return Ok(None) };
         let (oracle, mut store) = self.commits(turn, plan).await?;
         store.token = hold.store;
         let turn_requests = self.dispatchers(&plan.dispatchers);
         let lease = Duration::from_secs(20);
-        let work_requests: Vec<_> = plan.workers.iter().map(|asks| worker(*asks, lease)).collect();
+        let work_requests: Vec<_> = plan.workers.iter().map(|spec| worker(*spec, lease)).collect();
         let waiting = self.waiting(&turn_requests);
         let id = turn.instance.clone();
         let keys = oracle.work.iter().map(|work| (id.clone(), work.key));
@@ -56,29 +58,30 @@ impl World<'_> {
             same("turns of a refused turn", 0, store.turns.len() + store.work.len())?;
             return Ok(None);
         }
-        told_of_emits(sending, &oracle.hook_changes, &store.hook_changes)?;
-        self.follow_born_turns(&turn_requests, &waiting, &store.turns)?;
-        self.follow_born_work(&work_requests, &fresh, &store.work).await?;
-        let born = !store.turns.is_empty() || !store.work.is_empty();
-        Ok((!born).then_some(store.changes))
+        check_emit_notifications(sending, &oracle.hook_changes, &store.hook_changes)?;
+        self.follow_leased_turns(&turn_requests, &waiting, &store.turns)?;
+        self.follow_leased_work(&work_requests, &fresh, &store.work).await?;
+        let leased = !store.turns.is_empty() || !store.work.is_empty();
+        Ok((!leased).then_some(store.changes))
     }
 
-    /// What a turn does, for the oracle and for the store; the requests are left out.
+    /// Returns the commit of a turn for the oracle and for the store, without the piggybacked
+    /// requests.
     async fn commits(
         &mut self,
         turn: &TurnItem,
-        plan: &Plan,
+        plan: &PlannedTurn,
     ) -> Result<(TurnCommit, TurnCommit), String> {
         let over = turn.state.is_some_and(InstanceState::is_ended);
         let goes_over = turn.state == Some(InstanceState::ContinuedAsNew);
         let execution = turn.execution.max(1) + u64::from(goes_over);
         let last = if goes_over { 0 } else { turn.last_event };
         let exists = turn.execution > 0;
-        let writes = !over && (exists || plan.birth);
+        let writes = !over && (exists || plan.new_instance);
         let mut commit = TurnCommit { execution, ..nothing(turn) };
-        if !exists && plan.birth {
+        if !exists && plan.new_instance {
             let parent = self.existing_parent(turn, plan.parent).await?;
-            commit.birth = Some(InstanceBirth { parent, ..birth("order") });
+            commit.new_instance = Some(NewInstance { parent, ..new_instance("order") });
         }
         if writes {
             let pin = |n| Pinned { capability: self.names.capability(n), version: version(n) };
@@ -98,8 +101,8 @@ impl World<'_> {
         commit.pushes = plan.push.iter().map(|n| self.push_item(*n)).collect();
         commit.emits = plan.emits.iter().map(|n| self.names.emit(*n)).collect();
         let mut store = commit.clone();
-        self.add_mails((&mut commit, &mut store), plan, ends);
-        self.add_tasks((&mut commit, &mut store), &plan.work, &turn.instance);
+        self.add_mails(&mut commit, &mut store, plan, ends);
+        self.add_tasks(&mut commit, &mut store, &plan.work, &turn.instance);
         Ok((commit, store))
     }
 
@@ -109,17 +112,18 @@ impl World<'_> {
         parent: Option<usize>,
     ) -> Result<Option<(InstanceId, u64)>, String> {
         let Some(parent) = parent.map(|n| self.names.instance(n)) else { return Ok(None) };
-        // Of a smaller name only, so that nobody is its own ancestor.
+        // The parent has a smaller name, so that no instance is its own ancestor.
         let known = self.oracle.stats(&parent).await.map_err(failed)?.is_some();
         Ok((known && parent < turn.instance).then_some((parent, 3)))
     }
 
-    /// Messages of a turn. What the rules leave open is left out: a start to itself, unless it is
-    /// the next execution's, and messages to itself by a turn that ends.
+    /// Adds the messages of a turn, without those that the rules leave open: a start to itself,
+    /// unless it begins the next execution, and messages to itself from a turn that ends.
     fn add_mails(
         &mut self,
-        (oracle, store): (&mut TurnCommit, &mut TurnCommit),
-        plan: &Plan,
+        oracle: &mut TurnCommit,
+        store: &mut TurnCommit,
+        plan: &PlannedTurn,
         ends: bool,
     ) {
         let own = oracle.token.lane;
@@ -142,12 +146,19 @@ impl World<'_> {
             oracle.messages.push(of_oracle);
             store.messages.push(of_store);
         }
-        if let (ExecutionEnd::ContinuedAsNew { .. }, End::Continued(n)) = (&oracle.end, plan.end) {
+        if let (ExecutionEnd::ContinuedAsNew { .. }, PlannedTurnEnd::Continued(n)) =
+            (&oracle.end, plan.end)
+        {
             let own =
                 (0..INSTANCES).find(|n| self.oracle.lane_of(&self.names.instance(*n)) == Some(own));
             let starts = Some((n, false));
-            let next =
-                own.map(|to| Mail { to, when: When::Now, starts, even_if_ended: false, key: None });
+            let next = own.map(|to| FlowMail {
+                to,
+                when: VisibleWhen::Now,
+                starts,
+                even_if_ended: false,
+                key: None,
+            });
             let next = next.map(|mail| self.envelopes(&mail).0);
             oracle.messages.extend(next.clone());
             store.messages.extend(next);
@@ -156,7 +167,8 @@ impl World<'_> {
 
     fn add_tasks(
         &self,
-        (oracle, store): (&mut TurnCommit, &mut TurnCommit),
+        oracle: &mut TurnCommit,
+        store: &mut TurnCommit,
         tasks: &[Task],
         instance: &InstanceId,
     ) {
@@ -183,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) async fn add_work(&mut self, to: usize, task: Task) -> Told {
+    pub(super) async fn add_work(&mut self, to: usize, task: Task) -> FlowStep {
         let (oracle, store) = self.skew.visible(task.when, self.oracle.now());
         let oracle = self.names.work(to, 1, task, oracle);
         let store = self.names.work(to, 1, task, store);
@@ -194,9 +206,9 @@ impl World<'_> {
     pub(super) async fn complete(
         &mut self,
         hold: usize,
-        mail: Option<&Mail>,
-        lines: &[Line],
-    ) -> Told {
+        mail: Option<&FlowMail>,
+        lines: &[DispatcherSpec],
+    ) -> FlowStep {
         let Some(hold) = self.work_hold(hold) else { return Ok(None) };
         let (oracle, store) = mail.map(|mail| self.envelopes(mail)).unzip();
         let requests = self.dispatchers(lines);
@@ -210,20 +222,20 @@ impl World<'_> {
             same("turns of a refused completion", 0, store.turns.len())?;
             return Ok(None);
         }
-        self.follow_born_turns(&requests, &waiting, &store.turns)?;
+        self.follow_leased_turns(&requests, &waiting, &store.turns)?;
         Ok(store.turns.is_empty().then_some(store.changes))
     }
 
-    pub(super) async fn renew(&mut self, holds: &[usize], secs: u64) -> Same {
+    pub(super) async fn renew(&mut self, holds: &[usize], secs: u64) -> Comparison {
         let holds: Vec<_> = holds.iter().filter_map(|n| self.hold(*n)).collect();
         let span = Duration::from_secs(secs);
         let tokens = holds.iter().map(|hold| hold.oracle).collect();
         let oracle = self.oracle.renew(tokens, span).await.map_err(failed)?;
         let tokens = holds.iter().map(|hold| hold.store).collect();
         let store = self.store.renew(tokens, span).await.map_err(failed)?;
-        // What a turn is told of its execution is left open.
+        // The rules leave open what a renewed turn learns of its execution.
         let plain = |outcomes: Vec<RenewOutcome>| -> Vec<_> {
-            let one = |(hold, outcome): (&super::side::Hold, RenewOutcome)| match outcome {
+            let one = |(hold, outcome): (&super::side::FlowHold, RenewOutcome)| match outcome {
                 RenewOutcome::Renewed(_) if hold.oracle.work.is_none() => {
                     RenewOutcome::Renewed(None)
                 }
@@ -235,7 +247,12 @@ impl World<'_> {
         same("renewals", plain(oracle), plain(store))
     }
 
-    pub(super) async fn abandon(&mut self, hold: usize, delay: Duration, uncounted: bool) -> Told {
+    pub(super) async fn abandon(
+        &mut self,
+        hold: usize,
+        delay: Duration,
+        uncounted: bool,
+    ) -> FlowStep {
         let Some(hold) = self.hold(hold) else { return Ok(None) };
         let oracle = self.oracle.abandon(hold.oracle, delay, uncounted).await.map_err(failed)?;
         let store = self.store.abandon(hold.store, delay, uncounted).await.map_err(failed)?;
@@ -248,9 +265,10 @@ impl World<'_> {
         owners: &[usize],
         secs: u64,
         idle_ms: u64,
-    ) -> Same {
+    ) -> Comparison {
         let owners: Vec<_> = owners.iter().map(|n| owner(*n)).collect();
-        // Off the grid of all other times: whether the very end counts is left open.
+        // This differs from all other times, because the rules leave open whether the exact end
+        // counts.
         let idle = Duration::from_micros(idle_ms * 1_000 + 500);
         let span = Duration::from_secs(secs);
         let oracle = self.oracle.keep_sessions(owners.clone(), span, idle).await;
@@ -285,17 +303,18 @@ fn kv_change(change: Kv, last: u64) -> KvChange {
     }
 }
 
-fn end(end: End) -> ExecutionEnd {
+fn end(end: PlannedTurnEnd) -> ExecutionEnd {
     match end {
-        End::Open => ExecutionEnd::Open,
-        End::Ended(state) => {
+        PlannedTurnEnd::Open => ExecutionEnd::Open,
+        PlannedTurnEnd::Ended(state) => {
             ExecutionEnd::Ended { state, output: Some(Bytes::from(format!("{state:?}"))) }
         }
-        End::Continued(_) => ExecutionEnd::ContinuedAsNew { output: None },
+        PlannedTurnEnd::Continued(_) => ExecutionEnd::ContinuedAsNew { output: None },
     }
 }
 
-/// Without the ids of partitions, which are each side's own, and without times.
+/// Returns the outcome without ids of partitions, which differ between the sides, and without
+/// times.
 fn plain_outcome(outcome: &TurnOutcome) -> (TurnOutcome, Vec<bool>, Vec<String>) {
     match outcome {
         TurnOutcome::Committed { messages, pushes, emits } => {

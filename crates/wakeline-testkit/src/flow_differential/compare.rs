@@ -1,23 +1,26 @@
-//! What counts as the same.
+//! Comparing the replies of both sides.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use wakeline_core::{FlowChange, FlowLine};
 
-/// A difference, in words.
-pub(super) type Same = Result<(), String>;
+pub(super) use crate::cases::Comparison;
 
-/// Equal, or a difference.
-pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Same {
+/// Requires equal values.
+pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Comparison {
     if oracle == store {
         return Ok(());
     }
     Err(format!("{what} differs\noracle: {oracle:?}\nstore:  {store:?}"))
 }
 
-/// Never late; zero exactly if something can be taken.
-pub(super) fn same_next_due(what: &str, oracle: Option<Duration>, store: Option<Duration>) -> Same {
+/// Requires a next-due time that is not late, and is zero exactly if something can be claimed.
+pub(super) fn same_next_due(
+    what: &str,
+    oracle: Option<Duration>,
+    store: Option<Duration>,
+) -> Comparison {
     let zero = Some(Duration::ZERO);
     if is_late(oracle, store) || (oracle == zero) != (store == zero) {
         return Err(format!("next due of {what}: {oracle:?}, the store says {store:?}"));
@@ -29,12 +32,12 @@ fn is_late(oracle: Option<Duration>, store: Option<Duration>) -> bool {
     oracle.is_some_and(|oracle| store.is_none_or(|store| store > oracle))
 }
 
-/// Never late; may be early.
+/// Requires times that are not late. They may be early.
 pub(super) fn sweep_is_not_late(
     lines: &[FlowLine],
     oracle: &[Option<Duration>],
     store: &[Option<Duration>],
-) -> Same {
+) -> Comparison {
     same("number of swept lines", oracle.len(), store.len())?;
     for ((line, oracle), store) in lines.iter().zip(oracle).zip(store) {
         if is_late(*oracle, *store) {
@@ -44,21 +47,24 @@ pub(super) fn sweep_is_not_late(
     Ok(())
 }
 
-/// Whoever gets something sooner than was known before is told, and not too late.
-pub(super) fn told_of_what_became_due(
+/// Requires that the waiters of every line that became due sooner are notified, and not too late.
+pub(super) fn check_due_notifications(
     lines: &[FlowLine],
     before: &[Option<Duration>],
     after: &[Option<Duration>],
     changes: &[FlowChange],
-) -> Same {
+) -> Comparison {
     for ((line, before), after) in lines.iter().zip(before).zip(after) {
         let Some(after) = after else { continue };
         if before.is_some_and(|before| before <= *after) {
             continue;
         }
-        let told = changes.iter().any(|change| change.concerns(line) && change.due_in <= *after);
-        if !told {
-            return Err(format!("{line:?} is due in {after:?} now, but is told {changes:?}"));
+        let notified =
+            changes.iter().any(|change| change.concerns(line) && change.due_in <= *after);
+        if !notified {
+            return Err(format!(
+                "{line:?} is due in {after:?} now, but the changes are {changes:?}"
+            ));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What turns emit, on both sides.
+//! Webhook messages that turns emit, on both sides.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use wakeline_core::{
     HookWhat,
 };
 use wakeline_store::hook::{
-    Delivery, EmitOutcome, HookBackend, HookStore as _, MessageFilter, NewApplication, NewEndpoint,
-    NewMessage,
+    Delivery, EmitOutcome, HookBackend, HookMessageFilter, HookStore as _, NewApplication,
+    NewEndpoint, NewMessage,
 };
 
-use super::compare::{Same, same};
-use super::side::Names;
-use super::world::{World, failed};
+use super::compare::{Comparison, same};
+use super::side::FlowNames;
+use super::world::{FlowWorld, failed};
 use crate::hook_conformance::{
     application, channels, endpoint, event, first, patterns, plain as free,
 };
@@ -35,8 +35,8 @@ impl Listeners {
         Self { application: application(None), endpoints }
     }
 
-    /// Makes them on one side.
-    pub(super) async fn make(&self, store: &dyn HookBackend) -> Same {
+    /// Creates them on one side.
+    pub(super) async fn make(&self, store: &dyn HookBackend) -> Comparison {
         store.create_application(self.application.clone(), None).await.map_err(failed)?;
         let of = ApplicationRef::Id(self.application.id);
         for new in &self.endpoints {
@@ -50,8 +50,9 @@ impl Listeners {
     }
 }
 
-impl Names {
-    /// What the n-th decision emits; one of them to nobody.
+impl FlowNames {
+    /// Returns the message that the n-th decision emits; one of them goes to an unknown
+    /// application.
     pub(super) fn emit(&self, n: u8) -> NewMessage {
         let known = ApplicationRef::Id(self.listeners.application());
         let unknown = ApplicationRef::Id(ApplicationId::generate());
@@ -70,7 +71,7 @@ impl Names {
     }
 }
 
-/// Without times.
+/// Describes an outcome without times.
 pub(super) fn plain(outcome: &EmitOutcome) -> String {
     match outcome {
         EmitOutcome::Stored(message, deliveries) => format!("{} to {deliveries}", message.id),
@@ -82,31 +83,35 @@ pub(super) fn plain(outcome: &EmitOutcome) -> String {
     }
 }
 
-/// Senders that get something sooner than was known `before` are told.
-pub(super) fn told_of_emits(
+/// Requires that senders are notified if they have something sooner than was known `before`.
+pub(super) fn check_emit_notifications(
     before: Option<Duration>,
     oracle: &[HookChange],
     store: &[HookChange],
-) -> Same {
+) -> Comparison {
     let push = |changes: &[HookChange]| {
         let push = changes.iter().filter(|change| change.what == HookWhat::Push);
         push.map(|change| change.due_in).min()
     };
     match (push(oracle), push(store)) {
-        (Some(due), told)
-            if before.is_none_or(|before| before > due) && told.is_none_or(|told| told > due) =>
+        (Some(due), reported)
+            if before.is_none_or(|before| before > due)
+                && reported.is_none_or(|reported| reported > due) =>
         {
-            Err(format!("senders have something in {due:?}, but are told {store:?}"))
+            Err(format!("senders have something in {due:?}, but the changes are {store:?}"))
         }
         _ => Ok(()),
     }
 }
 
-/// What a message comes to: its id, its payload, and how its deliveries stand.
-type Read = (HookMessageId, Option<Bytes>, Vec<(EndpointId, u32)>);
+/// A stored message: its id, its payload, and its endpoints with their numbers of attempts.
+type ReadMessage = (HookMessageId, Option<Bytes>, Vec<(EndpointId, u32)>);
 
-async fn read(store: &dyn HookBackend, application: ApplicationId) -> Result<Vec<Read>, String> {
-    let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
+async fn read(
+    store: &dyn HookBackend,
+    application: ApplicationId,
+) -> Result<Vec<ReadMessage>, String> {
+    let filter = HookMessageFilter { with_content: true, ..HookMessageFilter::default() };
     let messages = store.messages(application, filter, first(100)).await.map_err(failed)?;
     let mut all = Vec::new();
     for message in messages.items {
@@ -117,14 +122,14 @@ async fn read(store: &dyn HookBackend, application: ApplicationId) -> Result<Vec
     Ok(all)
 }
 
-impl World<'_> {
-    /// How long until there is something to send.
+impl FlowWorld<'_> {
+    /// Returns the time until something can be sent.
     pub(super) async fn sending(&self) -> Result<Option<Duration>, String> {
         let due = self.oracle.sweep_hook(vec![HookLine::Push]).await.map_err(failed)?;
         Ok(due.into_iter().flatten().next())
     }
 
-    pub(super) async fn inspect_emits(&mut self) -> Same {
+    pub(super) async fn inspect_emits(&mut self) -> Comparison {
         let application = self.names.listeners.application();
         let oracle = read(&self.oracle, application).await?;
         let store = read(&*self.hooks, application).await?;

@@ -1,4 +1,4 @@
-//! Interventions on both sides.
+//! Administration on both sides.
 
 use bytes::Bytes;
 use wakeline_core::Timestamp;
@@ -7,25 +7,26 @@ use wakeline_store::flow::{
     Suspension, TerminateInstance,
 };
 
-use super::compare::{Same, same};
-use super::op::{Line, Mail};
-use super::world::{Told, World, failed};
+use super::compare::{Comparison, same};
+use super::op::{DispatcherSpec, FlowMail};
+use super::world::{FlowStep, FlowWorld, failed};
 use crate::flow_conformance::suspend::retry_all;
 
-impl World<'_> {
-    pub(super) async fn suspend(&mut self, instance: usize, mismatch: bool) -> Same {
+impl FlowWorld<'_> {
+    pub(super) async fn suspend(&mut self, instance: usize, mismatch: bool) -> Comparison {
         let id = self.names.instance(instance);
         let reason = "held".to_owned();
-        let suspension = match mismatch {
-            true => Suspension::Mismatch { reason },
-            false => Suspension::Operator { reason },
+        let suspension = if mismatch {
+            Suspension::Mismatch { reason }
+        } else {
+            Suspension::Operator { reason }
         };
         let oracle = self.oracle.suspend(&id, suspension.clone()).await.map_err(failed)?;
         let store = self.store.suspend(&id, suspension).await.map_err(failed)?;
         same("suspension", oracle, store)
     }
 
-    pub(super) async fn suspend_turn(&mut self, hold: usize) -> Same {
+    pub(super) async fn suspend_turn(&mut self, hold: usize) -> Comparison {
         let Some(hold) = self.turn_hold(hold) else { return Ok(()) };
         let suspension = Suspension::Mismatch { reason: "differs".to_owned() };
         let oracle = self.oracle.suspend_turn(hold.oracle, suspension.clone()).await;
@@ -33,7 +34,7 @@ impl World<'_> {
         same("suspension by a turn", oracle.map_err(failed)?, store.map_err(failed)?)
     }
 
-    pub(super) async fn resume(&mut self, instance: usize) -> Told {
+    pub(super) async fn resume(&mut self, instance: usize) -> FlowStep {
         let id = self.names.instance(instance);
         let oracle = self.oracle.resume(&id).await.map_err(failed)?;
         let store = self.store.resume(&id).await.map_err(failed)?;
@@ -41,7 +42,7 @@ impl World<'_> {
         Ok(Some(store.1))
     }
 
-    pub(super) async fn retry_mismatched(&mut self, line: Line) -> Told {
+    pub(super) async fn retry_mismatched(&mut self, line: DispatcherSpec) -> FlowStep {
         let capabilities = self.names.capabilities(line);
         let oracle = retry_all(&self.oracle, capabilities.clone()).await.map_err(failed)?;
         let store = retry_all(&*self.store, capabilities).await.map_err(failed)?;
@@ -49,21 +50,22 @@ impl World<'_> {
         Ok(Some(store.1))
     }
 
-    pub(super) async fn terminate(&mut self, instance: usize, mail: Option<&Mail>) -> Told {
+    pub(super) async fn terminate(&mut self, instance: usize, mail: Option<&FlowMail>) -> FlowStep {
         let mail = mail.filter(|mail| mail.to != instance);
         let (oracle, store) = mail.map(|mail| self.envelopes(mail)).unzip();
-        let command = |message: &Option<_>, birth| TerminateInstance {
+        let command = |message: &Option<_>, new_instance| TerminateInstance {
             instance: self.names.instance(instance),
             state: InstanceState::Terminated,
             output: Bytes::from_static(b"over"),
             messages: message.iter().cloned().collect(),
-            birth,
+            new_instance,
         };
-        // As one that runs, and as a pending one.
-        for birth in [None, Some(crate::flow_conformance::birth("main"))] {
-            let oracle = self.oracle.terminate(command(&oracle, birth.clone())).await;
+        // Once for a running instance, and once for a pending one.
+        for new_instance in [None, Some(crate::flow_conformance::new_instance("main"))] {
+            let oracle = self.oracle.terminate(command(&oracle, new_instance.clone())).await;
             let oracle = oracle.map_err(failed)?;
-            let store = self.store.terminate(command(&store, birth)).await.map_err(failed)?;
+            let store =
+                self.store.terminate(command(&store, new_instance)).await.map_err(failed)?;
             same("termination", oracle.0, store.0)?;
             if store.0 {
                 return Ok(Some(store.1));
@@ -72,7 +74,7 @@ impl World<'_> {
         Ok(Some(Vec::new()))
     }
 
-    pub(super) async fn delete(&mut self, instances: &[usize], force: bool) -> Same {
+    pub(super) async fn delete(&mut self, instances: &[usize], force: bool) -> Comparison {
         let instances = instances.iter().map(|n| self.names.instance(*n)).collect();
         let command = DeleteInstances { instances, force };
         let oracle = self.oracle.delete_instances(command.clone()).await.map_err(failed)?;
@@ -84,7 +86,7 @@ impl World<'_> {
         &mut self,
         instances: Option<&Vec<usize>>,
         ended_ms_ago: Option<u64>,
-    ) -> Same {
+    ) -> Comparison {
         let (oracle, store) = self.filters(instances, ended_ms_ago);
         let oracle = self.oracle.delete_matching(oracle).await.map_err(failed)?;
         let store = self.store.delete_matching(store).await.map_err(failed)?;
@@ -95,7 +97,7 @@ impl World<'_> {
         &mut self,
         keep_last: Option<u32>,
         ended_ms_ago: Option<u64>,
-    ) -> Same {
+    ) -> Comparison {
         let (filter, _) = self.filters(None, None);
         let before = ended_ms_ago.map(|ms| self.ago(ms));
         let options = PruneOptions { keep_last, ended_before: before };
@@ -129,7 +131,7 @@ fn sorted(mut report: DeleteReport) -> DeleteReport {
     report.running.dedup();
     report.orphans.sort();
     report.orphans.dedup();
-    // Whom another process watches is not compared.
+    // Instances that other processes watch are not compared.
     report.watched.clear();
     report
 }

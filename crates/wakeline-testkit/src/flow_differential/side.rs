@@ -1,4 +1,4 @@
-//! The names and times that both sides share, and those that differ.
+//! The names and times of both sides: those that they share, and those that differ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,19 @@ use wakeline_store::flow::{
 };
 
 use super::emits::Listeners;
-use super::op::{Asks, CAPABILITIES, INSTANCES, Line, Mail, Tags, Task, When};
+use super::op::{
+    CAPABILITIES, DispatcherSpec, FlowMail, INSTANCES, Tags, Task, VisibleWhen, WorkerSpec,
+};
 
-/// What a sequence calls its things.
-pub(super) struct Names {
+/// The names of a sequence.
+pub(super) struct FlowNames {
     unique: String,
-    /// Who hears what turns emit.
+    /// The application and endpoints that get what turns emit.
     pub(super) listeners: Listeners,
 }
 
-impl Names {
-    /// Names that no other case uses.
+impl FlowNames {
+    /// Returns names that no other case uses.
     pub(super) fn fresh() -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         Self { unique, listeners: Listeners::fresh() }
@@ -54,21 +56,29 @@ impl Names {
         SessionId::new(format!("{}-s{n}", self.unique)).expect("a short name")
     }
 
-    pub(super) fn capabilities(&self, line: Line) -> Capabilities {
+    pub(super) fn capabilities(&self, line: DispatcherSpec) -> Capabilities {
         match line {
-            Line::Any => Capabilities::Any,
-            Line::Only(n) => Capabilities::Of([self.capability(n)].into()),
-            Line::Both => Capabilities::Of((0..CAPABILITIES).map(|n| self.capability(n)).collect()),
+            DispatcherSpec::Any => Capabilities::Any,
+            DispatcherSpec::Only(n) => Capabilities::Of([self.capability(n)].into()),
+            DispatcherSpec::Both => {
+                Capabilities::Of((0..CAPABILITIES).map(|n| self.capability(n)).collect())
+            }
         }
     }
 
-    /// Every line that is looked at after each step.
+    /// Returns every line that is swept after each step.
     pub(super) fn lines(&self) -> Vec<FlowLine> {
-        let turns = [Line::Any, Line::Only(0), Line::Only(1), Line::Both].into_iter();
+        let turns = [
+            DispatcherSpec::Any,
+            DispatcherSpec::Only(0),
+            DispatcherSpec::Only(1),
+            DispatcherSpec::Both,
+        ]
+        .into_iter();
         let tags = [Tags::Any, Tags::Untagged, Tags::Tag, Tags::Both].into_iter();
         let work = tags.flat_map(|tags| {
             [None, Some(0), Some(1)].into_iter().flat_map(move |owner| {
-                [None, Some(0)].into_iter().map(move |name| Asks { tags, name, owner })
+                [None, Some(0)].into_iter().map(move |name| WorkerSpec { tags, name, owner })
             })
         });
         (turns.map(|line| FlowLine::Turns(self.capabilities(line))))
@@ -89,7 +99,7 @@ impl Names {
         }
     }
 
-    pub(super) fn envelope(&self, mail: &Mail, visible: Visible) -> Envelope {
+    pub(super) fn envelope(&self, mail: &FlowMail, visible: Visible) -> Envelope {
         let (starts, unique) = mail.starts.map_or((None, false), |(n, unique)| (Some(n), unique));
         Envelope {
             instance: self.instance(mail.to),
@@ -120,42 +130,42 @@ fn activity_name(n: usize) -> ActivityName {
     ActivityName::new(format!("a{n}")).expect("a short name")
 }
 
-pub(super) fn filter(asks: Asks) -> ActivityFilter {
-    let tags = match asks.tags {
+pub(super) fn filter(spec: WorkerSpec) -> ActivityFilter {
+    let tags = match spec.tags {
         Tags::Any => TagFilter::Any,
         Tags::Untagged => TagFilter::untagged(),
         Tags::Tag => TagFilter::Of { untagged: false, tags: [tag()].into() },
         Tags::Both => TagFilter::Of { untagged: true, tags: [tag()].into() },
     };
-    let names = match asks.name {
+    let names = match spec.name {
         None => ActivityNames::Any,
         Some(n) => ActivityNames::Of(Arc::new([activity_name(n)].into())),
     };
     ActivityFilter { tags, names }
 }
 
-pub(super) fn session_claim(asks: Asks) -> Option<SessionClaim> {
-    asks.owner.map(|n| SessionClaim { owner: owner(n), lease: Duration::from_secs(12) })
+pub(super) fn session_claim(spec: WorkerSpec) -> Option<SessionClaim> {
+    spec.owner.map(|n| SessionClaim { owner: owner(n), lease: Duration::from_secs(12) })
 }
 
-pub(super) fn work_line(asks: Asks) -> FlowLine {
-    FlowLine::Work { filter: filter(asks), owner: asks.owner.map(owner) }
+pub(super) fn work_line(spec: WorkerSpec) -> FlowLine {
+    FlowLine::Work { filter: filter(spec), owner: spec.owner.map(owner) }
 }
 
-/// How far the store's clock is ahead of the oracle's, in microseconds.
+/// By how many microseconds the store's clock is ahead of the oracle's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Skew(pub(super) i64);
+pub(super) struct FlowSkew(pub(super) i64);
 
-impl Skew {
-    /// A moment as each side has it: the oracle's, and the store's.
-    pub(super) fn visible(self, when: When, now: Timestamp) -> (Visible, Visible) {
+impl FlowSkew {
+    /// Returns a time for the oracle and for the store.
+    pub(super) fn visible(self, when: VisibleWhen, now: Timestamp) -> (Visible, Visible) {
         match when {
-            When::Now => (Visible::Now, Visible::Now),
-            When::AfterMs(ms) => {
+            VisibleWhen::Now => (Visible::Now, Visible::Now),
+            VisibleWhen::AfterMs(ms) => {
                 let after = Visible::After(Duration::from_millis(ms));
                 (after, after)
             }
-            When::AtMs(ms) => {
+            VisibleWhen::AtMs(ms) => {
                 let at = Timestamp(now.0 + ms * 1_000);
                 (Visible::At(at), Visible::At(self.to_store(at)))
             }
@@ -186,7 +196,8 @@ impl Skew {
         }
     }
 
-    /// Without what the rules leave open: when an instance changed that has ended.
+    /// Converts an instance, without what the rules leave open: the time of the last change of an
+    /// ended instance.
     pub(super) fn detail(self, detail: &InstanceDetail) -> InstanceDetail {
         let updated_at = match detail.ended_at {
             Some(_) => Timestamp(0),
@@ -202,12 +213,12 @@ impl Skew {
 
     pub(super) fn watched(self, watched: Watched) -> Watched {
         match watched {
-            Watched::There(detail) => Watched::There(Box::new(self.detail(&detail))),
+            Watched::Found(detail) => Watched::Found(Box::new(self.detail(&detail))),
             other => other,
         }
     }
 
-    /// A turn without the numbers of rows, which are each side's own.
+    /// Converts a turn, without the numbers of rows, which differ between the sides.
     pub(super) fn turn(self, turn: &TurnItem) -> TurnItem {
         let mut turn = turn.clone();
         turn.token.lane = 0;
@@ -220,22 +231,22 @@ impl Skew {
     }
 }
 
-/// An activity without the numbers of rows, which are each side's own.
+/// Returns an activity without the numbers of rows, which differ between the sides.
 pub(super) fn plain_work(work: &WorkItem) -> WorkItem {
     let token = FlowToken { lane: 0, work: Some(0), key: work.token.key };
     WorkItem { token, ..work.clone() }
 }
 
-/// What was leased on both sides; possibly no longer.
+/// A turn or an activity that was leased on both sides. The lease may have ended.
 #[derive(Debug, Clone)]
-pub(super) struct Hold {
+pub(super) struct FlowHold {
     pub(super) oracle: FlowToken,
     pub(super) store: FlowToken,
-    pub(super) what: Leased,
+    pub(super) what: HeldItem,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Leased {
+pub(super) enum HeldItem {
     Turn(Box<TurnItem>, Capabilities),
     Work,
 }

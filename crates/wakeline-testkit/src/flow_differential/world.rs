@@ -1,4 +1,4 @@
-//! Runs one sequence on both sides.
+//! Running one sequence on both sides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,59 +11,59 @@ use wakeline_store::flow::{
 use wakeline_store::hook::HookBackend;
 use wakeline_store::{Store, StoreError};
 
-use super::compare::{Same, same, sweep_is_not_late, told_of_what_became_due};
-use super::op::{Asks, Line, Mail, Op};
-use super::side::{Hold, Leased, Names, Skew, filter, session_claim};
+use super::compare::{Comparison, check_due_notifications, same, sweep_is_not_late};
+use super::op::{DispatcherSpec, FlowMail, FlowOp, WorkerSpec};
+use super::side::{FlowHold, FlowNames, FlowSkew, HeldItem, filter, session_claim};
 use crate::flow_conformance::{Flow, FlowUnderTest, nothing, start_of, turn_line};
 use crate::oracle::MemoryStore;
 
-/// Leases that are remembered, most of them stale.
+/// Number of leases that are remembered. Most of them are stale.
 const HOLDS_MAX: usize = 16;
-/// How long leases last that are born with a write.
-const BORN_LEASE: Duration = Duration::from_secs(20);
+/// Duration of leases that are made on insert.
+const LEASE_ON_INSERT: Duration = Duration::from_secs(20);
 
-/// Both sides, and what is known of them.
-pub(super) struct World<'a> {
+/// Both sides, with the state of a sequence.
+pub(super) struct FlowWorld<'a> {
     fixture: &'a dyn FlowUnderTest,
     pub(super) store: Arc<dyn Flow>,
     pub(super) queues: Arc<dyn Store>,
     pub(super) hooks: Arc<dyn HookBackend>,
     pub(super) oracle: MemoryStore,
-    pub(super) names: Names,
-    pub(super) skew: Skew,
-    pub(super) holds: Vec<Hold>,
+    pub(super) names: FlowNames,
+    pub(super) skew: FlowSkew,
+    pub(super) holds: Vec<FlowHold>,
     lines: Vec<FlowLine>,
-    /// Counts what turns send to themselves: each has a key of its own.
+    /// Number of messages that turns sent to themselves; it makes their keys unique.
     pub(super) sent: u64,
 }
 
-/// What a step lets the store tell its waiters; `None` where there is nothing to check.
-pub(super) type Told = Result<Option<Vec<FlowChange>>, String>;
+/// The changes that a step of the store reported; `None` if there is nothing to check.
+pub(super) type FlowStep = Result<Option<Vec<FlowChange>>, String>;
 
-/// Runs a sequence on the store and on a fresh oracle.
-pub(super) async fn replay(fixture: &dyn FlowUnderTest, ops: &[Op]) -> Same {
-    let mut world = World::begin(fixture).await?;
+/// Runs a sequence on the store and on a new oracle.
+pub(super) async fn replay(fixture: &dyn FlowUnderTest, ops: &[FlowOp]) -> Comparison {
+    let mut world = FlowWorld::begin(fixture).await?;
     let outcome = world.run(ops).await;
     world.end().await;
     outcome
 }
 
-/// An error of the store, in words.
+/// Describes an error of the store.
 pub(super) fn failed(error: StoreError) -> String {
     format!("the store failed: {error:?}")
 }
 
-impl<'a> World<'a> {
-    async fn run(&mut self, ops: &[Op]) -> Same {
+impl<'a> FlowWorld<'a> {
+    async fn run(&mut self, ops: &[FlowOp]) -> Comparison {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
         }
-        self.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+        self.step(&FlowOp::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
     }
 
     async fn begin(fixture: &'a dyn FlowUnderTest) -> Result<Self, String> {
-        let (store, oracle, names) = (fixture.flow(), MemoryStore::new(), Names::fresh());
-        // The store's clock, as told to a turn that leaves nothing behind.
+        let (store, oracle, names) = (fixture.flow(), MemoryStore::new(), FlowNames::fresh());
+        // The store's clock is read from a turn that leaves nothing behind.
         let clock = format!("{}-clock", names.prefix());
         let envelope = start_of(&clock, &clock);
         let needed = envelope.starts.clone().ok_or("a start names what it needs")?;
@@ -72,7 +72,7 @@ impl<'a> World<'a> {
         let mut claimed = store.claim_turns(vec![line]).await.map_err(failed)?;
         let turn = claimed.remove(0).turns.remove(0).ok_or("the store does not give a turn")?;
         store.commit_turn(nothing(&turn)).await.map_err(failed)?;
-        let skew = Skew(turn.now.0 - oracle.now().0);
+        let skew = FlowSkew(turn.now.0 - oracle.now().0);
         let (lines, queues, hooks) = (names.lines(), fixture.store(), fixture.hooks());
         names.listeners.make(&oracle).await?;
         names.listeners.make(&*hooks).await?;
@@ -80,10 +80,10 @@ impl<'a> World<'a> {
         Ok(Self { fixture, store, queues, hooks, oracle, names, skew, holds, lines, sent: 0 })
     }
 
-    /// Leaves the store empty for the next case. What it made of the sequence is told already.
+    /// Empties the store for the next case. The results of the sequence have been compared before.
     async fn end(self) {
         let instances = self.names.instances();
-        // What waits for a start is deleted with it.
+        // Messages that wait for a start are deleted together with it.
         let start = |id: &wakeline_core::InstanceId| start_of(id.as_str(), "none");
         let starts: Vec<Envelope> = instances.iter().map(start).collect();
         self.store.enqueue(starts, Vec::new()).await.ok();
@@ -95,61 +95,64 @@ impl<'a> World<'a> {
         self.hooks.delete_application(&application).await.ok();
     }
 
-    /// One operation; then nothing may be late, and nobody may have missed a change.
-    async fn step(&mut self, op: &Op) -> Same {
+    /// Applies one operation. Afterwards no due time may be late, and no waiter may have missed a
+    /// change.
+    async fn step(&mut self, op: &FlowOp) -> Comparison {
         let lines = self.lines.clone();
         let before = self.oracle.sweep_flow(lines.clone()).await.map_err(failed)?;
         let changes = self.apply(op).await?;
         let after = self.oracle.sweep_flow(lines.clone()).await.map_err(failed)?;
         if let Some(changes) = changes {
-            told_of_what_became_due(&lines, &before, &after, &changes)?;
+            check_due_notifications(&lines, &before, &after, &changes)?;
         }
         let store = self.store.sweep_flow(lines.clone()).await.map_err(failed)?;
         sweep_is_not_late(&lines, &after, &store)
     }
 
-    async fn apply(&mut self, op: &Op) -> Told {
+    async fn apply(&mut self, op: &FlowOp) -> FlowStep {
         match op {
-            Op::Send { mails, dispatchers } => return self.send(mails, dispatchers).await,
-            Op::ClaimTurns { line, requests, lease_secs } => {
+            FlowOp::Send { mails, dispatchers } => return self.send(mails, dispatchers).await,
+            FlowOp::ClaimTurns { line, requests, lease_secs } => {
                 self.claim_turns(*line, *requests, Duration::from_secs(*lease_secs)).await?;
             }
-            Op::ClaimAgain(hold) => self.claim_again(*hold).await?,
-            Op::Commit { hold, plan } => return self.commit(*hold, plan).await,
-            Op::AddWork { to, task } => return self.add_work(*to, *task).await,
-            Op::ClaimWork { asks, requests, lease_secs } => {
-                self.claim_work(*asks, *requests, Duration::from_secs(*lease_secs)).await?;
+            FlowOp::ClaimAgain(hold) => self.claim_again(*hold).await?,
+            FlowOp::Commit { hold, plan } => return self.commit(*hold, plan).await,
+            FlowOp::AddWork { to, task } => return self.add_work(*to, *task).await,
+            FlowOp::ClaimWork { spec, requests, lease_secs } => {
+                self.claim_work(*spec, *requests, Duration::from_secs(*lease_secs)).await?;
             }
-            Op::Complete { hold, mail, dispatchers } => {
+            FlowOp::Complete { hold, mail, dispatchers } => {
                 return self.complete(*hold, mail.as_ref(), dispatchers).await;
             }
-            Op::Renew { holds, secs } => self.renew(holds, *secs).await?,
-            Op::Abandon { hold, delay_ms, uncounted } => {
+            FlowOp::Renew { holds, secs } => self.renew(holds, *secs).await?,
+            FlowOp::Abandon { hold, delay_ms, uncounted } => {
                 return self.abandon(*hold, Duration::from_millis(*delay_ms), *uncounted).await;
             }
-            Op::KeepSessions { owners, secs, idle_ms } => {
+            FlowOp::KeepSessions { owners, secs, idle_ms } => {
                 self.keep_sessions(owners, *secs, *idle_ms).await?;
             }
-            Op::Suspend { instance, mismatch } => self.suspend(*instance, *mismatch).await?,
-            Op::SuspendTurn(hold) => self.suspend_turn(*hold).await?,
-            Op::Resume(instance) => return self.resume(*instance).await,
-            Op::RetryMismatched(line) => return self.retry_mismatched(*line).await,
-            Op::Terminate { instance, mail } => {
+            FlowOp::Suspend { instance, mismatch } => self.suspend(*instance, *mismatch).await?,
+            FlowOp::SuspendTurn(hold) => self.suspend_turn(*hold).await?,
+            FlowOp::Resume(instance) => return self.resume(*instance).await,
+            FlowOp::RetryMismatched(line) => return self.retry_mismatched(*line).await,
+            FlowOp::Terminate { instance, mail } => {
                 return self.terminate(*instance, mail.as_ref()).await;
             }
-            Op::Delete { instances, force } => self.delete(instances, *force).await?,
-            Op::DeleteMatching { instances, ended_ms_ago } => {
+            FlowOp::Delete { instances, force } => self.delete(instances, *force).await?,
+            FlowOp::DeleteMatching { instances, ended_ms_ago } => {
                 self.delete_matching(instances.as_ref(), *ended_ms_ago).await?;
             }
-            Op::Prune { keep_last, ended_ms_ago } => self.prune(*keep_last, *ended_ms_ago).await?,
-            Op::Advance { ms } => self.advance(*ms).await,
-            Op::AdvanceToDue { beside_ms } => {
+            FlowOp::Prune { keep_last, ended_ms_ago } => {
+                self.prune(*keep_last, *ended_ms_ago).await?
+            }
+            FlowOp::Advance { ms } => self.advance(*ms).await,
+            FlowOp::AdvanceToDue { beside_ms } => {
                 if let Some(due) = self.oracle.next_due() {
                     let ms = u64::try_from(due.as_millis()).expect("a short time");
                     self.advance(ms.saturating_add_signed(*beside_ms)).await;
                 }
             }
-            Op::Inspect => self.inspect().await?,
+            FlowOp::Inspect => self.inspect().await?,
         }
         Ok(None)
     }
@@ -160,22 +163,22 @@ impl<'a> World<'a> {
         self.fixture.advance(by).await;
     }
 
-    /// A message as each side gets it.
-    pub(super) fn envelopes(&self, mail: &Mail) -> (Envelope, Envelope) {
+    /// Returns a message for the oracle and for the store.
+    pub(super) fn envelopes(&self, mail: &FlowMail) -> (Envelope, Envelope) {
         let (oracle, store) = self.skew.visible(mail.when, self.oracle.now());
         (self.names.envelope(mail, oracle), self.names.envelope(mail, store))
     }
 
-    pub(super) fn dispatchers(&self, lines: &[Line]) -> Vec<TurnRequest> {
-        let request = |line: &Line| TurnRequest {
+    pub(super) fn dispatchers(&self, lines: &[DispatcherSpec]) -> Vec<TurnRequest> {
+        let request = |line: &DispatcherSpec| TurnRequest {
             key: Uuid::new_v4(),
-            lease: BORN_LEASE,
+            lease: LEASE_ON_INSERT,
             capabilities: self.names.capabilities(*line),
         };
         lines.iter().map(request).collect()
     }
 
-    pub(super) fn remember(&mut self, hold: Hold) {
+    pub(super) fn remember(&mut self, hold: FlowHold) {
         self.holds.push(hold);
         if self.holds.len() > HOLDS_MAX {
             self.holds.remove(0);
@@ -184,24 +187,24 @@ impl<'a> World<'a> {
 
     pub(super) fn remember_work(&mut self, oracle: &WorkItem, store: &WorkItem) {
         let (oracle, store) = (oracle.token, store.token);
-        self.remember(Hold { oracle, store, what: Leased::Work });
+        self.remember(FlowHold { oracle, store, what: HeldItem::Work });
     }
 
-    /// The n-th newest lease; round and round if there are fewer.
-    pub(super) fn hold(&self, n: usize) -> Option<Hold> {
+    /// Returns the n-th newest lease, modulo the number of leases.
+    pub(super) fn hold(&self, n: usize) -> Option<FlowHold> {
         self.holds.iter().rev().nth(n.checked_rem(self.holds.len())?).cloned()
     }
 
-    /// The n-th newest lease of a turn, with the turn.
-    pub(super) fn turn_hold(&self, n: usize) -> Option<Hold> {
-        let is_turn = |hold: &&Hold| matches!(hold.what, Leased::Turn(..));
+    /// Returns the n-th newest lease of a turn.
+    pub(super) fn turn_hold(&self, n: usize) -> Option<FlowHold> {
+        let is_turn = |hold: &&FlowHold| matches!(hold.what, HeldItem::Turn(..));
         let turns: Vec<_> = self.holds.iter().rev().filter(is_turn).collect();
         turns.get(n.checked_rem(turns.len())?).map(|hold| (*hold).clone())
     }
 
-    /// The n-th newest lease of work.
-    pub(super) fn work_hold(&self, n: usize) -> Option<Hold> {
-        let is_work = |hold: &&Hold| matches!(hold.what, Leased::Work);
+    /// Returns the n-th newest lease of an activity.
+    pub(super) fn work_hold(&self, n: usize) -> Option<FlowHold> {
+        let is_work = |hold: &&FlowHold| matches!(hold.what, HeldItem::Work);
         let work: Vec<_> = self.holds.iter().rev().filter(is_work).collect();
         work.get(n.checked_rem(work.len())?).map(|hold| (*hold).clone())
     }
@@ -211,16 +214,16 @@ impl<'a> World<'a> {
         oracle: &wakeline_store::flow::TurnItem,
         store: &wakeline_store::flow::TurnItem,
         line: &Capabilities,
-    ) -> Same {
-        same("turn", Skew(0).turn(oracle), self.skew.turn(store))?;
-        let what = Leased::Turn(Box::new(oracle.clone()), line.clone());
-        self.remember(Hold { oracle: oracle.token, store: store.token, what });
+    ) -> Comparison {
+        same("turn", FlowSkew(0).turn(oracle), self.skew.turn(store))?;
+        let what = HeldItem::Turn(Box::new(oracle.clone()), line.clone());
+        self.remember(FlowHold { oracle: oracle.token, store: store.token, what });
         Ok(())
     }
 }
 
-/// One worker of a line.
-pub(super) fn worker(asks: Asks, lease: Duration) -> WorkRequest {
-    let (filter, session) = (filter(asks), session_claim(asks));
+/// Returns the request of a worker.
+pub(super) fn worker(spec: WorkerSpec, lease: Duration) -> WorkRequest {
+    let (filter, session) = (filter(spec), session_claim(spec));
     WorkRequest { key: Uuid::new_v4(), lease, filter, session }
 }

@@ -1,107 +1,108 @@
-//! Who held each partition when: two holders, zombies, and the order of first deliveries.
+//! Which consumer held each partition at which time: two holders, zombies, and the order of first
+//! deliveries.
 //!
-//! The events of a group in a partition are walked in order of time. A lease is certainly held
-//! from its answer until the earliest moment at which it can have ended: its time counted from
-//! the request, or the request that may have settled or given back the last of it. It is
-//! certainly over when its time counted from the answer has passed, or when another consumer was
-//! given the partition after it.
+//! The events of a group in a partition are processed in order of time. A lease is certainly held
+//! from its answer until the earliest time at which it can have ended: its duration counted from
+//! the request, or the request that may have settled or released the last of its messages. It has
+//! certainly ended when its duration counted from the answer has passed, or when another consumer
+//! was given the partition after it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Answer, Delivery, Extend, History, Report, Settle, Violation};
+use super::{CallOutcome, ClientHistory, Extend, Report, SeenDelivery, Settle, Violation};
 
 /// A group and a partition.
-type Cursor<'a> = (&'a str, &'a str);
+type CursorName<'a> = (&'a str, &'a str);
 
 #[derive(Clone, Copy)]
-enum Event<'a> {
-    Answered(usize, &'a Delivery),
+enum CursorEvent<'a> {
+    Answered(usize, &'a SeenDelivery),
     SettleMade(&'a Settle),
     ExtendMade(&'a Extend),
     ExtendAnswered(&'a Extend),
-    Asked(usize),
+    Requested(usize),
 }
 
-struct Lease<'a> {
+struct LeaseHistory<'a> {
     answered: Duration,
-    /// The earliest end that its time allows.
+    /// The earliest end of the lease, by its duration.
     held_until: Duration,
-    /// The latest end that its time allows.
+    /// The latest end of the lease, by its duration.
     over_at: Duration,
-    /// Messages that no settlement was made for.
+    /// Messages without a settlement.
     untouched: HashSet<&'a str>,
     delivered: HashSet<&'a str>,
-    /// When the last of it may have been settled or given back.
+    /// When the last message may have been settled or released.
     may_end_at: Option<Duration>,
 }
 
 #[derive(Default)]
-struct Walk<'a> {
-    leases: HashMap<&'a str, Lease<'a>>,
-    /// The lease that was asked for last, of those answered, and when it was asked for.
+struct CursorWalk<'a> {
+    leases: HashMap<&'a str, LeaseHistory<'a>>,
+    /// Of the leases with an answer, the one that was requested last, and when it was requested.
     latest: Option<(Duration, &'a str)>,
-    /// The highest offset whose first delivery is answered.
+    /// The highest offset whose first delivery has an answer.
     highest: i64,
     first: HashSet<i64>,
-    /// What was highest when a delivery was asked for, and which lease was known
-    /// to be the newest.
-    asked: HashMap<usize, (i64, Option<&'a str>)>,
+    /// By delivery, the highest offset at its request, and the lease that was known to be the
+    /// newest.
+    requested: HashMap<usize, (i64, Option<&'a str>)>,
 }
 
-pub(super) fn check(history: &History, report: &mut Report) {
-    let mut cursors: HashMap<Cursor<'_>, Vec<(Duration, u8, Event<'_>)>> = HashMap::new();
+pub(super) fn check(history: &ClientHistory, report: &mut Report) {
+    let mut cursors: HashMap<CursorName<'_>, Vec<(Duration, u8, CursorEvent<'_>)>> = HashMap::new();
     let mut group_of: HashMap<(&str, &str), &str> = HashMap::new();
     for (n, delivery) in history.deliveries.iter().enumerate() {
         let events = cursors.entry((&delivery.group, &delivery.partition)).or_default();
-        events.push((delivery.span.to, 0, Event::Answered(n, delivery)));
-        events.push((delivery.span.from, 4, Event::Asked(n)));
+        events.push((delivery.span.to, 0, CursorEvent::Answered(n, delivery)));
+        events.push((delivery.span.from, 4, CursorEvent::Requested(n)));
         if let Some(lease) = &delivery.lease {
             group_of.insert((lease, &delivery.partition), &delivery.group);
         }
     }
     for settle in &history.settles {
         let events = cursors.entry((&settle.group, &settle.partition)).or_default();
-        events.push((settle.span.from, 2, Event::SettleMade(settle)));
+        events.push((settle.span.from, 2, CursorEvent::SettleMade(settle)));
     }
     for extend in &history.extends {
         let Some(group) = group_of.get(&(&*extend.lease, &*extend.partition)) else { continue };
         let events = cursors.entry((*group, &*extend.partition)).or_default();
-        events.push((extend.span.from, 1, Event::ExtendMade(extend)));
-        events.push((extend.span.to, 3, Event::ExtendAnswered(extend)));
+        events.push((extend.span.from, 1, CursorEvent::ExtendMade(extend)));
+        events.push((extend.span.to, 3, CursorEvent::ExtendAnswered(extend)));
     }
     for events in cursors.values_mut() {
         events.sort_by_key(|(at, rank, _)| (*at, *rank));
-        let mut walk = Walk { highest: -1, ..Walk::default() };
+        let mut walk = CursorWalk { highest: -1, ..CursorWalk::default() };
         for (_, _, event) in events {
             walk.step(*event, report);
         }
     }
 }
 
-impl<'a> Walk<'a> {
-    fn step(&mut self, event: Event<'a>, report: &mut Report) {
+impl<'a> CursorWalk<'a> {
+    fn step(&mut self, event: CursorEvent<'a>, report: &mut Report) {
         match event {
-            Event::Asked(n) => {
+            CursorEvent::Requested(n) => {
                 let holder = self.latest.map(|(_, lease)| lease);
-                self.asked.insert(n, (self.highest, holder));
+                self.requested.insert(n, (self.highest, holder));
             }
-            Event::Answered(n, delivery) => self.answered(n, delivery, report),
-            Event::SettleMade(settle) => self.settle(settle, report),
-            Event::ExtendMade(extend) => {
-                // From here on it may be longer.
+            CursorEvent::Answered(n, delivery) => self.answered(n, delivery, report),
+            CursorEvent::SettleMade(settle) => self.settle(settle, report),
+            CursorEvent::ExtendMade(extend) => {
+                // From now on the lease may last longer.
                 if let Some(lease) = self.lease(&extend.lease)
-                    && extend.answer != Answer::Refused
+                    && extend.answer != CallOutcome::Refused
                 {
                     lease.over_at = lease.over_at.max(extend.span.to + extend.lease_for);
-                    if extend.answer == Answer::Unknown {
+                    if extend.answer == CallOutcome::Unknown {
                         lease.over_at = Duration::MAX;
                     }
                 }
             }
-            Event::ExtendAnswered(extend) => {
+            CursorEvent::ExtendAnswered(extend) => {
                 if let Some(lease) = self.lease(&extend.lease)
-                    && extend.answer == Answer::Ok
+                    && extend.answer == CallOutcome::Ok
                 {
                     let until = extend.span.from + extend.lease_for;
                     lease.held_until = lease.held_until.max(until);
@@ -110,12 +111,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn lease(&mut self, lease: &str) -> Option<&mut Lease<'a>> {
+    fn lease(&mut self, lease: &str) -> Option<&mut LeaseHistory<'a>> {
         self.leases.get_mut(lease)
     }
 
-    fn answered(&mut self, n: usize, delivery: &'a Delivery, report: &mut Report) {
-        let (highest, holder) = self.asked.remove(&n).unwrap_or((-1, None));
+    fn answered(&mut self, n: usize, delivery: &'a SeenDelivery, report: &mut Report) {
+        let (highest, holder) = self.requested.remove(&n).unwrap_or((-1, None));
         if let Some(holder) = holder
             && delivery.lease.as_deref() != Some(holder)
             && self
@@ -140,13 +141,13 @@ impl<'a> Walk<'a> {
             self.highest = self.highest.max(seen.offset);
         }
         let Some(name) = delivery.lease.as_deref() else { return };
-        if self.latest.is_none_or(|(asked, _)| asked <= delivery.span.from) {
+        if self.latest.is_none_or(|(requested, _)| requested <= delivery.span.from) {
             self.latest = Some((delivery.span.from, name));
         }
         let messages: HashSet<_> = delivery.messages.iter().map(|seen| &*seen.message).collect();
         self.leases.insert(
             name,
-            Lease {
+            LeaseHistory {
                 answered: delivery.span.to,
                 held_until: delivery.span.from + delivery.lease_for,
                 over_at: delivery.span.to + delivery.lease_for,
@@ -163,18 +164,19 @@ impl<'a> Walk<'a> {
         let zombie = match self.lease(&settle.lease) {
             None => true,
             Some(lease) => {
-                let succeeded = latest
-                    .is_some_and(|(asked, name)| name != settle.lease && asked >= lease.answered);
-                let foreign = (settle.what.as_ref())
+                let succeeded = latest.is_some_and(|(requested, name)| {
+                    name != settle.lease && requested >= lease.answered
+                });
+                let not_delivered = (settle.what.as_ref())
                     .is_some_and(|(message, _)| !lease.delivered.contains(&**message));
-                if settle.answer != Answer::Refused {
+                if settle.answer != CallOutcome::Refused {
                     lease.touch(settle.what.as_ref().map(|(message, _)| &**message), at);
                 }
-                succeeded || foreign || at >= lease.over_at
+                succeeded || not_delivered || at >= lease.over_at
             }
         };
-        // A release is answered whether it found its lease or not.
-        if zombie && settle.answer == Answer::Ok && settle.what.is_some() {
+        // A release has the same answer whether it found its lease or not.
+        if zombie && settle.answer == CallOutcome::Ok && settle.what.is_some() {
             report.violations.push(Violation::ZombieSettle {
                 lease: settle.lease.clone(),
                 partition: settle.partition.clone(),
@@ -183,12 +185,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Lease<'_> {
+impl LeaseHistory<'_> {
     fn certainly_held_at(&self, moment: Duration) -> bool {
         moment < self.held_until && self.may_end_at.is_none_or(|end| moment < end)
     }
 
-    /// Notes a settlement that may have counted; `None` gives back all.
+    /// Records a settlement that may have counted; `None` releases all messages.
     fn touch(&mut self, message: Option<&str>, at: Duration) {
         match message {
             Some(message) => drop(self.untouched.remove(message)),

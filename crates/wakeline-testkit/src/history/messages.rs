@@ -1,14 +1,14 @@
-//! What became of each message: lost, unexpected, stored twice, done twice, out of order.
+//! The fate of each message: lost, unexpected, stored twice, completed twice, out of order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use wakeline_core::Verdict;
 
-use super::{Answer, History, Report, Span, Violation};
+use super::{CallOutcome, ClientHistory, Report, Span, Violation};
 
-/// A partition and a message of it.
-type Key<'a> = (&'a str, &'a str);
+/// A partition and a message in it.
+type MessageName<'a> = (&'a str, &'a str);
 
 /// What is known of a message from its pushes.
 struct Pushed {
@@ -17,7 +17,7 @@ struct Pushed {
     refused_only: bool,
 }
 
-pub(super) fn check(history: &History, report: &mut Report) {
+pub(super) fn check(history: &ClientHistory, report: &mut Report) {
     let pushed = pushed(history);
     report.acknowledged = pushed.values().filter(|push| push.acknowledged.is_some()).count();
     let offsets = offsets(history, &pushed, report);
@@ -26,13 +26,13 @@ pub(super) fn check(history: &History, report: &mut Report) {
         .count();
     push_order(&pushed, &offsets, report);
     let answers = |answer| history.settles.iter().filter(|s| s.answer == answer).count();
-    (report.settled, report.refused) = (answers(Answer::Ok), answers(Answer::Refused));
+    (report.settled, report.refused) = (answers(CallOutcome::Ok), answers(CallOutcome::Refused));
     let done = completed(history, report);
     again_after_completion(history, &done, report);
     lost(history, &pushed, &done, report);
 }
 
-fn pushed(history: &History) -> BTreeMap<Key<'_>, Pushed> {
+fn pushed(history: &ClientHistory) -> BTreeMap<MessageName<'_>, Pushed> {
     let mut pushed = BTreeMap::new();
     for push in &history.pushes {
         let entry = pushed.entry((&*push.partition, &*push.message)).or_insert(Pushed {
@@ -41,8 +41,8 @@ fn pushed(history: &History) -> BTreeMap<Key<'_>, Pushed> {
             refused_only: true,
         });
         entry.first.from = entry.first.from.min(push.span.from);
-        entry.refused_only &= push.answer == Answer::Refused;
-        if push.answer == Answer::Ok {
+        entry.refused_only &= push.answer == CallOutcome::Refused;
+        if push.answer == CallOutcome::Ok {
             let first =
                 entry.acknowledged.map_or(push.span.to, |to: Duration| to.min(push.span.to));
             entry.acknowledged = Some(first);
@@ -51,13 +51,14 @@ fn pushed(history: &History) -> BTreeMap<Key<'_>, Pushed> {
     pushed
 }
 
-/// Where each message lies in its log. Finds what nobody pushed and what is there twice.
+/// Collects the offset of each message. Finds messages that were never pushed and messages that
+/// were stored twice.
 fn offsets<'a>(
-    history: &'a History,
-    pushed: &BTreeMap<Key<'a>, Pushed>,
+    history: &'a ClientHistory,
+    pushed: &BTreeMap<MessageName<'a>, Pushed>,
     report: &mut Report,
-) -> HashMap<Key<'a>, i64> {
-    let mut offsets: HashMap<Key<'_>, i64> = HashMap::new();
+) -> HashMap<MessageName<'a>, i64> {
+    let mut offsets: HashMap<MessageName<'_>, i64> = HashMap::new();
     let mut holders: HashMap<(&str, i64), &str> = HashMap::new();
     for delivery in &history.deliveries {
         let partition = &*delivery.partition;
@@ -78,10 +79,10 @@ fn offsets<'a>(
     offsets
 }
 
-/// A push that was made after another was acknowledged lies behind it.
+/// Checks that a push made after another one was acknowledged has a higher offset.
 fn push_order(
-    pushed: &BTreeMap<Key<'_>, Pushed>,
-    offsets: &HashMap<Key<'_>, i64>,
+    pushed: &BTreeMap<MessageName<'_>, Pushed>,
+    offsets: &HashMap<MessageName<'_>, i64>,
     report: &mut Report,
 ) {
     enum Step {
@@ -111,15 +112,15 @@ fn push_order(
     }
 }
 
-/// When each message was completed, by group. Finds what was completed twice.
+/// Collects when each message was completed, by group. Finds messages that were completed twice.
 fn completed<'a>(
-    history: &'a History,
+    history: &'a ClientHistory,
     report: &mut Report,
-) -> HashMap<(&'a str, Key<'a>), (Duration, Answer)> {
-    let mut done: HashMap<(&str, Key<'_>), (Duration, Answer)> = HashMap::new();
-    let mut finish = |group: &'a str, key: Key<'a>, at, answer| {
-        let (ok, before) = (answer == Answer::Ok, done.get(&(group, key)).copied());
-        let done_before = matches!(before, Some((_, Answer::Ok)));
+) -> HashMap<(&'a str, MessageName<'a>), (Duration, CallOutcome)> {
+    let mut done: HashMap<(&str, MessageName<'_>), (Duration, CallOutcome)> = HashMap::new();
+    let mut finish = |group: &'a str, key: MessageName<'a>, at, answer| {
+        let (ok, before) = (answer == CallOutcome::Ok, done.get(&(group, key)).copied());
+        let done_before = matches!(before, Some((_, CallOutcome::Ok)));
         if before.is_none() || (ok && !done_before) {
             done.insert((group, key), (at, answer));
         }
@@ -131,12 +132,12 @@ fn completed<'a>(
     for delivery in history.deliveries.iter().filter(|delivery| delivery.lease.is_none()) {
         for seen in &delivery.messages {
             let key = (&*delivery.partition, &*seen.message);
-            finish(&delivery.group, key, delivery.span.to, Answer::Ok);
+            finish(&delivery.group, key, delivery.span.to, CallOutcome::Ok);
         }
     }
     for settle in &history.settles {
         let Some((message, Verdict::Completed)) = &settle.what else { continue };
-        if settle.answer == Answer::Refused {
+        if settle.answer == CallOutcome::Refused {
             continue;
         }
         let key = (&*settle.partition, &**message);
@@ -146,8 +147,8 @@ fn completed<'a>(
 }
 
 fn again_after_completion(
-    history: &History,
-    done: &HashMap<(&str, Key<'_>), (Duration, Answer)>,
+    history: &ClientHistory,
+    done: &HashMap<(&str, MessageName<'_>), (Duration, CallOutcome)>,
     report: &mut Report,
 ) {
     let mut before = HashSet::new();
@@ -156,9 +157,9 @@ fn again_after_completion(
             let key = (&*delivery.group, (&*delivery.partition, &*seen.message));
             report.delivered += 1;
             report.redelivered += usize::from(!before.insert(key));
-            let over = done
-                .get(&key)
-                .is_some_and(|(at, answer)| *answer == Answer::Ok && delivery.span.from >= *at);
+            let over = done.get(&key).is_some_and(|(at, answer)| {
+                *answer == CallOutcome::Ok && delivery.span.from >= *at
+            });
             if over {
                 let (group, message) = (delivery.group.clone(), seen.message.clone());
                 report.violations.push(Violation::DuplicateEffect { group, message });
@@ -168,12 +169,12 @@ fn again_after_completion(
 }
 
 fn lost(
-    history: &History,
-    pushed: &BTreeMap<Key<'_>, Pushed>,
-    done: &HashMap<(&str, Key<'_>), (Duration, Answer)>,
+    history: &ClientHistory,
+    pushed: &BTreeMap<MessageName<'_>, Pushed>,
+    done: &HashMap<(&str, MessageName<'_>), (Duration, CallOutcome)>,
     report: &mut Report,
 ) {
-    let dead: HashSet<(&str, Key<'_>)> = (history.dead_letters.iter())
+    let dead: HashSet<(&str, MessageName<'_>)> = (history.dead_letters.iter())
         .map(|(group, partition, message)| (&**group, (&**partition, &**message)))
         .collect();
     for group in &history.drained_by {

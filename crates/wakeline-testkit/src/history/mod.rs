@@ -1,15 +1,16 @@
-//! Checks what clients saw of a store or server against what was promised to them.
+//! Checks what clients saw of a store or server against the guarantees.
 //!
 //! # Where it sits
-//! Crash tests and torture record a [`History`] while they push, pop and settle, and kill things
-//! meanwhile; [`check`] reads it afterwards. It knows nothing of how the calls were made.
+//! Crash and load tests record a [`ClientHistory`] while they push, pop and settle, and kill
+//! processes meanwhile; [`check`] examines it afterwards. It does not depend on how the calls were
+//! made.
 //!
 //! # Invariants
-//! * Only what is certain is a violation. A call took effect somewhere between its being made and
-//!   its being answered; one that was never answered, perhaps later, perhaps not at all.
-//! * Times are spans on one clock of the recorder's. They are compared with each other and with
-//!   lease times, never with the store's clock.
-//! * Linear in the number of events, but for sorting them.
+//! * Only what is certain is a violation. A call took effect between its request and its answer; a
+//!   call without an answer may have taken effect later, or not at all.
+//! * Times are durations on one clock of the recorder. They are compared with each other and with
+//!   lease durations, never with the store's clock.
+//! * The run time is linear in the number of events, except for sorting them.
 
 mod cursors;
 mod messages;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use wakeline_core::Verdict;
 
-/// When a call was made and when it was answered.
+/// When a call was made and when its answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// When the call was made.
@@ -28,157 +29,157 @@ pub struct Span {
     pub to: Duration,
 }
 
-/// How a call ended, as its client knows.
+/// The outcome of a call, as its client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// It took effect.
+pub enum CallOutcome {
+    /// The call took effect.
     Ok,
-    /// It had no effect.
+    /// The call had no effect.
     Refused,
-    /// It may have had an effect, then or later: no answer came, or an unclear one.
+    /// The call may have had an effect, then or later: there was no answer, or an unclear one.
     Unknown,
 }
 
-/// A push, or one try of it. Tries of one message carry the same name.
+/// One attempt to push a message. All attempts for one message have the same name.
 #[derive(Debug, Clone)]
 pub struct Push {
     /// The partition, with its queue.
     pub partition: String,
-    /// The message's name: its transaction id, never used for another one.
+    /// The name of the message: its transaction id, which is used for no other message.
     pub message: String,
-    /// When.
+    /// When the call was made and answered.
     pub span: Span,
-    /// How it ended.
-    pub answer: Answer,
+    /// The outcome of the call.
+    pub answer: CallOutcome,
 }
 
 /// A message of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Its name.
+pub struct SeenMessage {
+    /// The name of the message.
     pub message: String,
-    /// Its offset.
+    /// The offset of the message.
     pub offset: i64,
 }
 
-/// What a consumer got of one partition.
+/// The messages of one partition that a consumer received.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct SeenDelivery {
     /// The group.
     pub group: String,
     /// The partition, with its queue.
     pub partition: String,
     /// The lease, or `None` with autoAck, which settles at once.
     pub lease: Option<String>,
-    /// How long the lease lasts from the moment of the grant.
+    /// The duration of the lease, counted from its claim.
     pub lease_for: Duration,
-    /// When it was asked for and given.
+    /// When the messages were requested and received.
     pub span: Span,
-    /// The messages.
-    pub messages: Vec<Seen>,
+    /// The delivered messages.
+    pub messages: Vec<SeenMessage>,
 }
 
-/// What a consumer said of one message, or of what was left of a lease.
+/// A settlement of one message, or the release of a lease.
 #[derive(Debug, Clone)]
 pub struct Settle {
     /// The group.
     pub group: String,
     /// The partition, with its queue.
     pub partition: String,
-    /// The lease that it named.
+    /// The lease of the call.
     pub lease: String,
-    /// The message and the verdict; `None` gives back what is left.
+    /// The message and the verdict; `None` releases the rest of the lease.
     pub what: Option<(String, Verdict)>,
-    /// When.
+    /// When the call was made and answered.
     pub span: Span,
-    /// How it ended.
-    pub answer: Answer,
+    /// The outcome of the call.
+    pub answer: CallOutcome,
 }
 
-/// A lease that was extended in one of its partitions.
+/// An extension of a lease in one of its partitions.
 #[derive(Debug, Clone)]
 pub struct Extend {
     /// The partition, with its queue.
     pub partition: String,
     /// The lease.
     pub lease: String,
-    /// For how long from the moment of the extension.
+    /// The new duration, counted from the extension.
     pub lease_for: Duration,
-    /// When.
+    /// When the call was made and answered.
     pub span: Span,
-    /// How it ended.
-    pub answer: Answer,
+    /// The outcome of the call.
+    pub answer: CallOutcome,
 }
 
-/// All that clients saw.
+/// All calls and answers that clients saw.
 #[derive(Debug, Clone, Default)]
-pub struct History {
-    /// Pushes.
+pub struct ClientHistory {
+    /// All pushes.
     pub pushes: Vec<Push>,
-    /// Deliveries that were answered. Leases whose answer was lost are not known.
-    pub deliveries: Vec<Delivery>,
-    /// Settlements and releases.
+    /// Deliveries with an answer. Leases whose answer was lost are unknown.
+    pub deliveries: Vec<SeenDelivery>,
+    /// All settlements and releases.
     pub settles: Vec<Settle>,
-    /// Extensions.
+    /// All extensions.
     pub extends: Vec<Extend>,
     /// Dead letters found at the end: group, partition, message.
     pub dead_letters: Vec<(String, String, String)>,
-    /// The groups that were to see every message. Empty: the queue was not read to its end, and
-    /// nothing can be called lost.
+    /// The groups that had to receive every message. If it is empty, the queue was not read to its
+    /// end, and no message counts as lost.
     pub drained_by: Vec<String>,
 }
 
-/// A broken promise.
+/// A violated guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// An acknowledged message was neither completed nor is it a dead letter (P1).
+    /// An acknowledged message was neither completed nor made a dead letter (P1).
     Lost {
-        /// The group that never finished it.
+        /// The group that never completed the message.
         group: String,
         /// The partition.
         partition: String,
-        /// The message.
+        /// The name of the message: its transaction id, which is used for no other message.
         message: String,
     },
-    /// A message was delivered that nobody pushed, or whose push was refused (P2).
+    /// A message was delivered that was never pushed, or whose push was refused (P2).
     Unexpected {
         /// The partition.
         partition: String,
-        /// The message.
+        /// The name of the message: its transaction id, which is used for no other message.
         message: String,
     },
     /// A message is in the log twice (P3), or an offset holds two messages.
     StoredTwice {
         /// The partition.
         partition: String,
-        /// The message.
+        /// The name of the message: its transaction id, which is used for no other message.
         message: String,
     },
     /// A group completed a message twice, or got it again after it was completed (P6).
     DuplicateEffect {
         /// The group.
         group: String,
-        /// The message.
+        /// The name of the message: its transaction id, which is used for no other message.
         message: String,
     },
-    /// Two live leases on one partition in one group (P4).
+    /// Two unexpired leases existed on one partition in one group (P4).
     TwoHolders {
         /// The partition.
         partition: String,
-        /// Who held it.
+        /// The lease that held the partition.
         first: String,
-        /// Who got it meanwhile.
+        /// The lease that another consumer got meanwhile.
         second: String,
     },
-    /// A first delivery came after that of a later message, or the log has another order than the
-    /// acknowledged pushes (P4).
+    /// A first delivery came after that of a later message, or offsets are in another order than
+    /// the acknowledged pushes (P4).
     OutOfOrder {
         /// The partition.
         partition: String,
-        /// The message that came too late.
+        /// The name of the message: its transaction id, which is used for no other message.
         message: String,
     },
-    /// A stale lease settled something (P5).
+    /// A settlement with a stale lease succeeded (P5).
     ZombieSettle {
         /// The lease.
         lease: String,
@@ -187,22 +188,22 @@ pub enum Violation {
     },
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Acknowledged messages.
+    /// Number of acknowledged messages.
     pub acknowledged: usize,
-    /// Messages of unknown outcome that were delivered all the same.
+    /// Number of messages that were delivered although the outcome of their push was unknown.
     pub recovered: usize,
-    /// Deliveries of messages.
+    /// Number of deliveries of messages.
     pub delivered: usize,
-    /// Deliveries of messages that had been delivered before.
+    /// Number of deliveries of messages that had been delivered before.
     pub redelivered: usize,
-    /// Settlements that counted.
+    /// Number of settlements that succeeded.
     pub settled: usize,
-    /// Settlements that were refused.
+    /// Number of settlements that were refused.
     pub refused: usize,
-    /// Broken promises.
+    /// The violated guarantees.
     pub violations: Vec<Violation>,
 }
 
@@ -225,17 +226,17 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Panics with all that was found if a promise was broken.
+    /// Checks that there is no violation.
     ///
     /// # Panics
-    /// If there is a violation.
+    /// If there is a violation, with the whole report.
     pub fn assert_clean(&self) {
         assert!(self.violations.is_empty(), "{self}");
     }
 }
 
 /// Checks a history.
-pub fn check(history: &History) -> Report {
+pub fn check(history: &ClientHistory) -> Report {
     let mut report = Report::default();
     messages::check(history, &mut report);
     cursors::check(history, &mut report);

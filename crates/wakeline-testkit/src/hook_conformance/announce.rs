@@ -1,11 +1,11 @@
-//! Operational messages that go out with the end of an attempt.
+//! Rules of operational messages, which are stored together with the end of an attempt.
 
 use wakeline_core::{ApplicationId, ApplicationRef, HookMessageId, MessageRef};
 use wakeline_store::hook::{Created, DeliveryVerdict, NewMessage, SettleDelivery, SettledState};
 
 use super::{HookBench, application, end, endpoint, failure, key, message, plain, success};
 
-/// An application for operational messages with an endpoint.
+/// Creates an application for operational messages, with one endpoint.
 async fn operator(bench: &HookBench) -> ApplicationId {
     let id = bench.application(application(Some("operator"))).await;
     let made = bench.hook.create_endpoint(&ApplicationRef::Id(id), endpoint(plain()), None).await;
@@ -19,7 +19,8 @@ async fn is_stored(bench: &HookBench, app: ApplicationId, id: HookMessageId) -> 
     found.expect("it is read").is_some()
 }
 
-/// Rule 6: stored with the end, and delivered like any other.
+/// Rule 6: an announcement is stored with the end of the attempt and delivered like any other
+/// message.
 pub async fn announcements_are_stored_with_the_end(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;
@@ -30,12 +31,12 @@ pub async fn announcements_are_stored_with_the_end(bench: &HookBench) {
     let settled =
         bench.settle(SettleDelivery { announce: vec![one, other], ..success(item.token) }).await;
     assert_eq!(settled.state, SettledState::Delivered);
-    let told = super::told(&settled.changes, &wakeline_core::HookLine::Push);
-    assert_eq!(told, Some(std::time::Duration::ZERO));
+    let due = super::earliest_due(&settled.changes, &wakeline_core::HookLine::Push);
+    assert_eq!(due, Some(std::time::Duration::ZERO));
     assert_eq!(bench.taken(5).await, ids);
 }
 
-/// Two that go out together are told apart like any others.
+/// Announcements with different keys are different messages, even if one call stores them.
 pub async fn announcements_of_one_key_are_stored_once(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;
@@ -49,7 +50,7 @@ pub async fn announcements_of_one_key_are_stored_once(bench: &HookBench) {
     assert_eq!(bench.taken(5).await, [first]);
 }
 
-/// Rule 1: a stale end announces nothing.
+/// Rule 1: an end with a stale token announces nothing.
 pub async fn a_stale_end_announces_nothing(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;
@@ -70,8 +71,8 @@ pub async fn a_stale_end_announces_nothing(bench: &HookBench) {
     }
 }
 
-/// Rule 6: one of an unknown application is dropped, and the end counts.
-pub async fn announcements_of_nobody_are_dropped(bench: &HookBench) {
+/// Rule 6: an announcement to an unknown application is dropped, and the end still counts.
+pub async fn announcements_to_unknown_applications_are_dropped(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
     let item = bench.one().await;
@@ -81,7 +82,7 @@ pub async fn announcements_of_nobody_are_dropped(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 6: only if this end disabled the endpoint.
+/// Rule 6: the announcement of a disabled endpoint is stored only if this end disabled it.
 pub async fn a_farewell_goes_out_with_the_disabling_end(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;
@@ -104,7 +105,7 @@ pub async fn a_farewell_goes_out_with_the_disabling_end(bench: &HookBench) {
     assert_eq!(bench.taken(5).await, [id]);
 }
 
-/// Rule 6: an announcement is a message, with all its rules.
+/// Rule 6: an announcement obeys all rules of messages.
 pub async fn an_announcement_is_stored_once(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;
@@ -119,7 +120,7 @@ pub async fn an_announcement_is_stored_once(bench: &HookBench) {
     assert_eq!(bench.take(5).await.len(), 1);
 }
 
-/// Rule 4: a cancelled delivery's end announces too.
+/// Rule 4: the end of a cancelled delivery stores its announcements too.
 pub async fn the_end_of_a_cancelled_delivery_announces(bench: &HookBench) {
     bench.with(plain()).await;
     let operator = operator(bench).await;

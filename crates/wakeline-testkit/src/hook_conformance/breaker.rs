@@ -1,4 +1,4 @@
-//! The breaker in all its moves.
+//! Rules of the circuit breaker and of all its state changes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeline_store::hook::{
 
 use super::{HookBench, breaking, end, failure, plain, secs, success};
 
-/// Lets attempts fail that the breaker counts.
+/// Lets attempts fail in a way that the breaker counts.
 async fn fail(bench: &HookBench, times: usize) {
     for _ in 0..times {
         let item = bench.one().await;
@@ -21,7 +21,7 @@ async fn paused(bench: &HookBench, id: EndpointId) -> Option<Duration> {
     bench.shown(id).await.paused_for
 }
 
-/// An endpoint whose breaker has opened, and waits no more.
+/// Creates an endpoint whose breaker has opened and whose pause is over.
 async fn half_open(bench: &HookBench, probes: u32, messages: usize) -> EndpointId {
     let id = bench.with(breaking(1, probes)).await;
     bench.emit_many(messages).await;
@@ -30,8 +30,8 @@ async fn half_open(bench: &HookBench, probes: u32, messages: usize) -> EndpointI
     id
 }
 
-/// Rule 2: so many failures in a row open it.
-pub async fn failures_in_a_row_open_it(bench: &HookBench) {
+/// Rule 2: the configured number of consecutive failures opens the breaker.
+pub async fn consecutive_failures_open_the_breaker(bench: &HookBench) {
     let id = bench.with(breaking(3, 1)).await;
     bench.emit().await;
     fail(bench, 2).await;
@@ -41,8 +41,9 @@ pub async fn failures_in_a_row_open_it(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(secs(60)));
 }
 
-/// The answer says which attempt opened it, each time, and no other.
-pub async fn what_opens_it_is_told_so(bench: &HookBench) {
+/// The answer to an attempt reports whether that attempt opened the breaker, each time and for no
+/// other.
+pub async fn the_attempt_that_opens_the_breaker_is_reported(bench: &HookBench) {
     bench.with(breaking(2, 2)).await;
     bench.emit_many(4).await;
     let held = bench.take(3).await;
@@ -60,8 +61,8 @@ pub async fn what_opens_it_is_told_so(bench: &HookBench) {
     assert!(!bench.settle(failure(probe.token)).await.opened, "stale");
 }
 
-/// Rule 2: a success starts the count anew.
-pub async fn a_success_starts_the_count_anew(bench: &HookBench) {
+/// Rule 2: a success resets the count of failures.
+pub async fn a_success_resets_the_failure_count(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;
     bench.emit_many(3).await;
     fail(bench, 1).await;
@@ -73,8 +74,8 @@ pub async fn a_success_starts_the_count_anew(bench: &HookBench) {
     assert!(paused(bench, id).await.is_some());
 }
 
-/// Rule 2: what says nothing counts as nothing.
-pub async fn what_says_nothing_counts_as_nothing(bench: &HookBench) {
+/// Rule 2: an attempt without a sample counts neither as a success nor as a failure.
+pub async fn an_attempt_without_a_breaker_sample_is_not_counted(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;
     bench.emit().await;
     fail(bench, 1).await;
@@ -87,7 +88,7 @@ pub async fn what_says_nothing_counts_as_nothing(bench: &HookBench) {
     assert!(paused(bench, id).await.is_some(), "the failure before still counts");
 }
 
-/// Rule 2: it stays open for its time.
+/// Rule 2: the breaker stays open for its configured time.
 pub async fn an_open_breaker_gives_nothing_for_its_time(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     let ids = bench.emit_many(2).await;
@@ -101,7 +102,7 @@ pub async fn an_open_breaker_gives_nothing_for_its_time(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 1);
 }
 
-/// Rule 2: half-open, at most so many probes are under way.
+/// Rule 2: a half-open breaker lets at most the configured number of probes be in flight.
 pub async fn a_half_open_breaker_lets_probes_through(bench: &HookBench) {
     half_open(bench, 2, 5).await;
     let got = bench.take(9).await;
@@ -111,8 +112,8 @@ pub async fn a_half_open_breaker_lets_probes_through(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 1, "one more probe");
 }
 
-/// Rule 2: so many successes in a row close it.
-pub async fn successful_probes_close_it(bench: &HookBench) {
+/// Rule 2: the configured number of consecutive successes closes the breaker.
+pub async fn successful_probes_close_the_breaker(bench: &HookBench) {
     half_open(bench, 2, 6).await;
     for item in bench.take(9).await {
         bench.settle(success(item.token)).await;
@@ -120,7 +121,7 @@ pub async fn successful_probes_close_it(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 4, "no more than probes before");
 }
 
-/// Rule 2: closed, the count begins anew.
+/// Rule 2: after it has closed, the count of failures begins at zero.
 pub async fn a_closed_breaker_counts_from_zero(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;
     bench.emit_many(3).await;
@@ -134,7 +135,7 @@ pub async fn a_closed_breaker_counts_from_zero(bench: &HookBench) {
     assert_eq!(paused(bench, id).await, Some(secs(60)));
 }
 
-/// Rule 2: one failure opens it again, for its whole time.
+/// Rule 2: one failed probe opens it again for its whole time.
 pub async fn a_failed_probe_opens_it_again(bench: &HookBench) {
     let id = half_open(bench, 3, 5).await;
     let got = bench.take(9).await;
@@ -153,7 +154,7 @@ pub async fn a_failed_probe_opens_it_again(bench: &HookBench) {
     }
 }
 
-/// Rule 2: successes must be in a row.
+/// Rule 2: the successes must be consecutive.
 pub async fn probes_must_succeed_in_a_row(bench: &HookBench) {
     let id = half_open(bench, 2, 6).await;
     let item = bench.one().await;
@@ -166,7 +167,7 @@ pub async fn probes_must_succeed_in_a_row(bench: &HookBench) {
     assert_eq!(paused(bench, id).await, None);
 }
 
-/// Rule 2: what ends while it is open changes nothing.
+/// Rule 2: attempts that end while the breaker is open change nothing.
 pub async fn ends_while_open_change_nothing(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     bench.emit_many(4).await;
@@ -184,7 +185,7 @@ pub async fn ends_while_open_change_nothing(bench: &HookBench) {
     assert_eq!(shown.failing_since, None, "but it does not only fail");
 }
 
-/// Rule 2: a failure while it is open does not switch off.
+/// Rule 2: a failure while the breaker is open does not disable the endpoint.
 pub async fn failures_while_open_do_not_disable(bench: &HookBench) {
     let options = EndpointOptions { disable_after: Some(secs(10)), ..breaking(1, 1) };
     let id = bench.with(options).await;
@@ -200,7 +201,7 @@ pub async fn failures_while_open_do_not_disable(bench: &HookBench) {
     assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Failing));
 }
 
-/// Rule 2: attempts from before it opened count as under way.
+/// Rule 2: attempts that began before the breaker opened count as in flight.
 pub async fn attempts_from_before_count_as_under_way(bench: &HookBench) {
     bench.with(breaking(1, 2)).await;
     bench.emit_many(6).await;
@@ -214,7 +215,7 @@ pub async fn attempts_from_before_count_as_under_way(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 1);
 }
 
-/// Without a breaker nothing opens.
+/// An endpoint without a breaker is never paused.
 pub async fn an_endpoint_without_a_breaker_is_never_paused(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.emit().await;
@@ -223,7 +224,7 @@ pub async fn an_endpoint_without_a_breaker_is_never_paused(bench: &HookBench) {
     bench.one().await;
 }
 
-/// Rule 4: waiting counts no attempt. The next one is announced for the end of the pause.
+/// Rule 4: waiting counts no attempt. The next one is reported for the end of the pause.
 pub async fn an_open_breaker_counts_no_attempt(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     let message = bench.emit().await;
@@ -237,7 +238,7 @@ pub async fn an_open_breaker_counts_no_attempt(bench: &HookBench) {
     assert_eq!(bench.one().await.attempt_no, 2);
 }
 
-/// A breaker is its endpoint's own.
+/// Every endpoint has its own breaker.
 pub async fn a_breaker_is_its_endpoints_own(bench: &HookBench) {
     let broken = bench.with(breaking(1, 1)).await;
     bench.emit().await;
@@ -250,8 +251,8 @@ pub async fn a_breaker_is_its_endpoints_own(bench: &HookBench) {
     assert!(paused(bench, broken).await.is_some());
 }
 
-/// Switching on closes it.
-pub async fn switching_on_closes_the_breaker(bench: &HookBench) {
+/// Enabling an endpoint closes its breaker.
+pub async fn enabling_closes_the_breaker(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;
     bench.emit().await;
     fail(bench, 2).await;
@@ -264,7 +265,7 @@ pub async fn switching_on_closes_the_breaker(bench: &HookBench) {
     assert_eq!(paused(bench, id).await, None, "and its failures are forgotten");
 }
 
-/// A failure that says so ends the delivery and counts.
+/// An attempt that fails its delivery with a failure sample counts.
 pub async fn a_failed_delivery_counts_for_the_breaker(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;
     bench.emit_many(2).await;
@@ -275,7 +276,7 @@ pub async fn a_failed_delivery_counts_for_the_breaker(bench: &HookBench) {
     assert_eq!(paused(bench, id).await, Some(secs(60)));
 }
 
-/// Rule 3: a pause survives, as the store is opened again.
+/// Rule 3: a pause is still in effect after the store was opened again.
 pub async fn a_pause_survives_a_restart(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     bench.emit().await;

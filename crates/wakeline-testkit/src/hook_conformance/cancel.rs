@@ -1,4 +1,4 @@
-//! Giving deliveries up.
+//! Rules of cancelling deliveries.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use wakeline_store::hook::{
     AttemptOutcome, DeliveryClaim, DeliveryState, DeliveryVerdict, SettledState,
 };
 
-use super::{HookBench, ask, fifo, items, plain, secs, told, uid};
+use super::{HookBench, earliest_due, fifo, items, plain, request, secs, uid};
 
-/// Rule 4: what waits is over.
+/// Rule 4: a waiting delivery ends.
 pub async fn what_waits_is_cancelled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
@@ -26,7 +26,7 @@ pub async fn what_waits_is_cancelled(bench: &HookBench) {
     }
 }
 
-/// Rule 4: all endpoints of a message, or one.
+/// Rule 4: cancelling covers all endpoints of a message, or one of them.
 pub async fn one_or_all_endpoints_are_cancelled(bench: &HookBench) {
     let (one, other) = (bench.with(plain()).await, bench.with(plain()).await);
     let (first, second) = (bench.emit().await, bench.emit().await);
@@ -40,7 +40,7 @@ pub async fn one_or_all_endpoints_are_cancelled(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, [first]);
 }
 
-/// Rule 4: what is under way is cancelled when it ends.
+/// Rule 4: a delivery in flight is cancelled when its attempt ends.
 pub async fn what_is_under_way_is_cancelled_when_it_ends(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let verdicts =
@@ -57,13 +57,13 @@ pub async fn what_is_under_way_is_cancelled_when_it_ends(bench: &HookBench) {
     }
 }
 
-/// Rule 4: what stood behind a cancelled head may go, and whoever waits for it is told.
-pub async fn cancelling_the_head_lets_the_next_go_and_tells(bench: &HookBench) {
+/// Rule 4: deliveries behind a cancelled head become available, and their waiters are notified.
+pub async fn cancelling_the_head_releases_the_next_and_notifies(bench: &HookBench) {
     let pull = EndpointOptions { pull: true, ..fifo(1) };
     for (options, pulled) in [(fifo(1), false), (pull, true)] {
         let to = bench.with(options).await;
         let line = if pulled { HookLine::Pull(to) } else { HookLine::Push };
-        let claim = || DeliveryClaim::new(line.clone(), vec![ask(1)]);
+        let claim = || DeliveryClaim::new(line.clone(), vec![request(1)]);
         let ids = bench.emit_many(2).await;
         let mut head = bench.hook.claim_deliveries(vec![claim()]).await.expect("claimed");
         let head = items(&head.remove(0).groups.remove(0)).remove(0);
@@ -72,7 +72,11 @@ pub async fn cancelling_the_head_lets_the_next_go_and_tells(bench: &HookBench) {
         let (message, only) = (MessageRef::Id(ids[0]), EndpointRef::Id(to));
         let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&only)).await;
         let (count, changes) = cancelled.expect("answered").expect("it is there");
-        assert_eq!((count, told(&changes, &line)), (1, Some(Duration::ZERO)), "{changes:?}");
+        assert_eq!(
+            (count, earliest_due(&changes, &line)),
+            (1, Some(Duration::ZERO)),
+            "{changes:?}"
+        );
         let mut next = bench.hook.claim_deliveries(vec![claim()]).await.expect("claimed");
         let next = items(&next.remove(0).groups.remove(0)).remove(0);
         assert_eq!(next.message, ids[1]);
@@ -81,7 +85,7 @@ pub async fn cancelling_the_head_lets_the_next_go_and_tells(bench: &HookBench) {
     }
 }
 
-/// A cancelled attempt that expires ends, too.
+/// A cancelled delivery also ends when the lease of its attempt expires.
 pub async fn a_cancelled_attempt_may_expire(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -93,7 +97,7 @@ pub async fn a_cancelled_attempt_may_expire(bench: &HookBench) {
     assert_eq!(bench.attempts(message).await[0].outcome, AttemptOutcome::Unknown);
 }
 
-/// A cancelled attempt that is given back is over.
+/// A cancelled delivery ends when its attempt is released.
 pub async fn a_cancelled_attempt_may_be_released(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -104,7 +108,7 @@ pub async fn a_cancelled_attempt_may_be_released(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
 }
 
-/// What has ended is left as it is.
+/// Deliveries that have ended do not change.
 pub async fn what_has_ended_is_not_cancelled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let delivered = bench.emit().await;
@@ -117,16 +121,16 @@ pub async fn what_has_ended_is_not_cancelled(bench: &HookBench) {
     assert_eq!(bench.state(failed, id).await, DeliveryState::Failed);
 }
 
-/// An unknown message is not there.
+/// An unknown message is reported as missing.
 pub async fn an_unknown_message_cannot_be_cancelled(bench: &HookBench) {
     bench.with(plain()).await;
     assert_eq!(bench.cancel(HookMessageId::generate()).await, None);
     let message = bench.emit().await;
-    let nobody = EndpointRef::Id(EndpointId::generate());
+    let unknown = EndpointRef::Id(EndpointId::generate());
     let message = MessageRef::Id(message);
-    let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&nobody)).await;
+    let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&unknown)).await;
     assert_eq!(cancelled.expect("answered"), Some((0, Vec::new())), "no such endpoint");
-    let nowhere = wakeline_core::ApplicationRef::Own(uid("nobody"));
+    let nowhere = wakeline_core::ApplicationRef::Own(uid("unknown"));
     let cancelled = bench.hook.cancel(&nowhere, &message, None).await;
     assert_eq!(cancelled.expect("answered"), None);
     assert_eq!(bench.take(9).await.len(), 1);

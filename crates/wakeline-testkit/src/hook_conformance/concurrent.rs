@@ -1,4 +1,4 @@
-//! Calls at the same time.
+//! Rules that must hold for concurrent calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use wakeline_store::hook::{
 };
 
 use super::{
-    HookBench, application, ask, capped, fifo, items, key, message, plain, push, rated, success,
+    HookBench, application, capped, fifo, items, key, message, plain, push, rated, request, success,
 };
 
-/// Claims until nothing is left. A claim that lost a race says so by a wait of nothing.
+/// Claims until nothing is left. A claim that lost a race reports a next due time of zero.
 async fn take_all(hook: Arc<dyn HookBackend>, attempts: usize) -> Vec<DeliveryItem> {
     let mut got = Vec::new();
     for _ in 0..1_000 {
-        let answer = hook.claim_deliveries(vec![push(vec![ask(attempts)])]).await;
+        let answer = hook.claim_deliveries(vec![push(vec![request(attempts)])]).await;
         let answer = answer.expect("it is answered").remove(0);
         got.extend(items(&answer.groups[0]));
         let more = answer.next_due.is_some_and(|due| due < super::secs(25));
@@ -33,7 +33,7 @@ fn distinct(got: &[DeliveryItem]) -> BTreeSet<i64> {
     got.iter().map(|item| item.token.delivery).collect()
 }
 
-/// Two claimers never hold one delivery, and nothing is left.
+/// Two claims never hold the same delivery, and none is left over.
 pub async fn racing_claims_share_the_deliveries(bench: &HookBench) {
     for _ in 0..3 {
         bench.with(plain()).await;
@@ -53,7 +53,7 @@ pub async fn racing_claims_share_the_deliveries(bench: &HookBench) {
     }
 }
 
-/// A message that races with a claim is found by the next one.
+/// A message that races with a claim is found by the next claim.
 pub async fn a_message_that_races_with_a_claim_is_not_lost(bench: &HookBench) {
     bench.with(plain()).await;
     for round in 0..60 {
@@ -62,7 +62,7 @@ pub async fn a_message_that_races_with_a_claim_is_not_lost(bench: &HookBench) {
         let emit = tokio::spawn(async move { hook.emit(new, Vec::new()).await.map(|_| ()) });
         let hook = bench.hook.clone();
         let claim = tokio::spawn(async move {
-            let answer = hook.claim_deliveries(vec![push(vec![ask(2)])]).await;
+            let answer = hook.claim_deliveries(vec![push(vec![request(2)])]).await;
             items(&answer.expect("it is answered")[0].groups[0])
         });
         emit.await.expect("no call panics").expect("it is stored");
@@ -73,7 +73,7 @@ pub async fn a_message_that_races_with_a_claim_is_not_lost(bench: &HookBench) {
     }
 }
 
-/// A message that races with the cancelling of what waits is found as well.
+/// A message that races with the cancellation of waiting deliveries is found.
 pub async fn a_message_that_races_with_a_cancel_is_not_lost(bench: &HookBench) {
     bench.with(plain()).await;
     for round in 0..60 {
@@ -94,7 +94,7 @@ pub async fn a_message_that_races_with_a_cancel_is_not_lost(bench: &HookBench) {
     }
 }
 
-/// A message that races with the end of the last attempt is found as well.
+/// A message that races with the end of the last attempt is found.
 pub async fn a_message_that_races_with_an_end_is_not_lost(bench: &HookBench) {
     bench.with(fifo(1)).await;
     bench.emit().await;
@@ -115,14 +115,14 @@ pub async fn a_message_that_races_with_an_end_is_not_lost(bench: &HookBench) {
     }
 }
 
-/// The cap holds over all claimers.
+/// The limit of attempts in flight holds over all concurrent claims.
 pub async fn the_cap_holds_in_a_race(bench: &HookBench) {
     bench.with(capped(4)).await;
     for round in 0..10 {
         bench.emit_many(10).await;
         let claims = (0..6).map(|_| {
             let hook = bench.hook.clone();
-            tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![ask(3)])]).await })
+            tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![request(3)])]).await })
         });
         let mut got = Vec::new();
         for answer in join_all(claims).await {
@@ -142,13 +142,13 @@ pub async fn the_cap_holds_in_a_race(bench: &HookBench) {
     }
 }
 
-/// The rate holds over all claimers.
+/// The rate limit holds over all concurrent claims.
 pub async fn the_rate_holds_in_a_race(bench: &HookBench) {
     bench.with(rated(5)).await;
     bench.emit_many(20).await;
     let claims = (0..6).map(|_| {
         let hook = bench.hook.clone();
-        tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![ask(3)])]).await })
+        tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![request(3)])]).await })
     });
     let mut got = 0;
     for answer in join_all(claims).await {
@@ -159,7 +159,7 @@ pub async fn the_rate_holds_in_a_race(bench: &HookBench) {
     assert_eq!(got, 5);
 }
 
-/// In order, one holder.
+/// An endpoint in strict order has one lease holder at a time.
 pub async fn an_endpoint_in_order_has_one_holder_in_a_race(bench: &HookBench) {
     bench.with(fifo(2)).await;
     let ids = bench.emit_many(20).await;
@@ -167,7 +167,7 @@ pub async fn an_endpoint_in_order_has_one_holder_in_a_race(bench: &HookBench) {
     for _ in 0..10 {
         let claims = (0..6).map(|_| {
             let hook = bench.hook.clone();
-            tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![ask(2)])]).await })
+            tokio::spawn(async move { hook.claim_deliveries(vec![push(vec![request(2)])]).await })
         });
         let mut groups = Vec::new();
         for answer in join_all(claims).await {
@@ -187,7 +187,7 @@ pub async fn an_endpoint_in_order_has_one_holder_in_a_race(bench: &HookBench) {
     assert_eq!(order, ids);
 }
 
-/// One token, many ends: one counts.
+/// If one attempt is settled several times at once, one settlement counts.
 pub async fn racing_ends_of_one_attempt_count_once(bench: &HookBench) {
     bench.with(plain()).await;
     let id = bench.emit().await;
@@ -205,7 +205,7 @@ pub async fn racing_ends_of_one_attempt_count_once(bench: &HookBench) {
     assert_eq!(bench.attempts(id).await.len(), 1);
 }
 
-/// One key, many messages: one is stored.
+/// Of concurrent messages with one idempotency key, one is stored.
 pub async fn racing_messages_of_one_key_are_stored_once(bench: &HookBench) {
     bench.with(plain()).await;
     for round in 0..5 {
@@ -233,7 +233,7 @@ pub async fn racing_messages_of_one_key_are_stored_once(bench: &HookBench) {
     }
 }
 
-/// One event id, many messages: one is stored.
+/// Of concurrent messages with one event id, one is stored.
 pub async fn racing_messages_of_one_event_are_stored_once(bench: &HookBench) {
     for round in 0..5 {
         let event_id = wakeline_core::EventId::parse(&format!("e{round}")).expect("valid");
@@ -254,7 +254,7 @@ pub async fn racing_messages_of_one_event_are_stored_once(bench: &HookBench) {
     }
 }
 
-/// One own id, many applications: one is made.
+/// Of concurrent applications with one own id, one is created.
 pub async fn racing_applications_of_one_own_id_are_made_once(bench: &HookBench) {
     for round in 0..5 {
         let name = format!("app-{round}");
@@ -274,7 +274,7 @@ pub async fn racing_applications_of_one_own_id_are_made_once(bench: &HookBench) 
     }
 }
 
-/// Many first messages make one application.
+/// Concurrent first messages create one application.
 pub async fn racing_first_messages_make_one_application(bench: &HookBench) {
     let emits = (0..6).map(|_| {
         let new = NewMessage {
@@ -295,8 +295,8 @@ pub async fn racing_first_messages_make_one_application(bench: &HookBench) {
     assert_eq!(owners.len(), 1);
 }
 
-/// Two who do chores do a job once.
-pub async fn racing_chores_do_a_job_once(bench: &HookBench) {
+/// Two concurrent callers of background work run a job once.
+pub async fn racing_background_workers_do_a_job_once(bench: &HookBench) {
     bench.with(plain()).await;
     for _ in 0..10 {
         bench.failed().await;
@@ -305,7 +305,7 @@ pub async fn racing_chores_do_a_job_once(bench: &HookBench) {
     for _ in 0..100 {
         let pieces = (0..3).map(|_| {
             let hook = bench.hook.clone();
-            tokio::spawn(async move { hook.do_chores(2).await })
+            tokio::spawn(async move { hook.run_background(2).await })
         });
         for piece in join_all(pieces).await {
             piece.expect("no piece panics").expect("it is answered");
@@ -319,7 +319,7 @@ pub async fn racing_chores_do_a_job_once(bench: &HookBench) {
     assert_eq!(bench.take(20).await.len(), 10);
 }
 
-/// Ends of many endpoints at once do not block each other.
+/// Settlements of many endpoints that run at once do not block each other.
 pub async fn crosswise_ends_do_not_block_each_other(bench: &HookBench) {
     for _ in 0..4 {
         bench.with(plain()).await;

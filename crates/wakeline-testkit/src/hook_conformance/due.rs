@@ -1,4 +1,4 @@
-//! When there is something next.
+//! Rules of the next due time.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use wakeline_store::hook::{
 };
 
 use super::{
-    HookBench, LEASE, ask, ask_fresh, breaking, end, failure, items, messages_of, plain, pull,
-    pulled, push, rated, secs, success,
+    HookBench, LEASE, breaking, end, failure, items, messages_of, plain, pull, pulled, push, rated,
+    request, request_fresh, secs, success,
 };
 
-/// Claims and sweeps agree, and at the end of the wait there is something.
+/// Checks that claims and sweeps return the same wait, and that something is due at its end.
 async fn due_after(bench: &HookBench, wait: Duration) {
     assert_eq!(bench.none().await, Some(wait));
     assert_eq!(bench.sweep(HookLine::Push).await, Some(wait));
@@ -24,7 +24,7 @@ async fn due_after(bench: &HookBench, wait: Duration) {
     bench.one().await;
 }
 
-/// Rule 9: nothing is nothing.
+/// Rule 9: a line without deliveries has no next due time.
 pub async fn an_empty_line_has_nothing_in_sight(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
     assert_eq!(bench.sweep(HookLine::Push).await, None);
@@ -37,7 +37,7 @@ pub async fn an_empty_line_has_nothing_in_sight(bench: &HookBench) {
     assert_eq!(bench.none().await, None, "all is done");
 }
 
-/// Rule 9: a retry.
+/// Rule 9: the next due time is that of a retry.
 pub async fn a_retry_is_in_sight(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
@@ -46,7 +46,7 @@ pub async fn a_retry_is_in_sight(bench: &HookBench) {
     due_after(bench, secs(17)).await;
 }
 
-/// Rule 9: the end of a lease.
+/// Rule 9: the next due time is the end of a lease.
 pub async fn the_end_of_a_lease_is_in_sight(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
@@ -54,7 +54,7 @@ pub async fn the_end_of_a_lease_is_in_sight(bench: &HookBench) {
     due_after(bench, LEASE).await;
 }
 
-/// Rule 9: the end of a throttle.
+/// Rule 9: the next due time is the end of a throttle.
 pub async fn the_end_of_a_throttle_is_in_sight(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
@@ -65,7 +65,7 @@ pub async fn the_end_of_a_throttle_is_in_sight(bench: &HookBench) {
     due_after(bench, secs(20)).await;
 }
 
-/// Rule 9: the end of a breaker's pause.
+/// Rule 9: the next due time is the end of a breaker's pause.
 pub async fn the_end_of_a_pause_is_in_sight(bench: &HookBench) {
     bench.with(breaking(1, 1)).await;
     bench.emit().await;
@@ -74,7 +74,7 @@ pub async fn the_end_of_a_pause_is_in_sight(bench: &HookBench) {
     due_after(bench, secs(60)).await;
 }
 
-/// Rule 9: the rate.
+/// Rule 9: the next due time is when the rate limit allows the next attempt.
 pub async fn the_rate_is_in_sight(bench: &HookBench) {
     bench.with(rated(4)).await;
     bench.emit_many(5).await;
@@ -84,7 +84,7 @@ pub async fn the_rate_is_in_sight(bench: &HookBench) {
     due_after(bench, Duration::from_millis(250)).await;
 }
 
-/// Rule 9: the latest of what holds back decides.
+/// Rule 9: of several obstacles, the one that ends last decides.
 pub async fn the_latest_obstacle_decides(bench: &HookBench) {
     bench.with(EndpointOptions { rate_per_second: Some(1), ..breaking(1, 1) }).await;
     bench.emit().await;
@@ -96,7 +96,7 @@ pub async fn the_latest_obstacle_decides(bench: &HookBench) {
     due_after(bench, secs(70)).await;
 }
 
-/// Rule 9: the first of several endpoints.
+/// Rule 9: of several endpoints, the one that is due first decides.
 pub async fn the_first_endpoint_decides(bench: &HookBench) {
     bench.with(plain()).await;
     bench.with(plain()).await;
@@ -108,7 +108,7 @@ pub async fn the_first_endpoint_decides(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(secs(15)));
 }
 
-/// Lines have times of their own.
+/// Every line has its own next due time.
 pub async fn each_line_has_its_own_time(bench: &HookBench) {
     bench.with(plain()).await;
     let id = bench.with(pulled()).await;
@@ -122,11 +122,11 @@ pub async fn each_line_has_its_own_time(bench: &HookBench) {
     bench.retry(&item, 9).await;
     let due = bench.hook.sweep_hook(lines).await.expect("swept");
     assert_eq!(due, [None, Some(secs(9)), None]);
-    let answer = bench.claim(pull(id, vec![ask(1)])).await;
+    let answer = bench.claim(pull(id, vec![request(1)])).await;
     assert_eq!(answer.next_due, Some(secs(9)));
 }
 
-/// A sweep takes nothing.
+/// A sweep leases nothing.
 pub async fn a_sweep_takes_nothing(bench: &HookBench) {
     bench.with(rated(1)).await;
     let message = bench.emit().await;
@@ -136,7 +136,7 @@ pub async fn a_sweep_takes_nothing(bench: &HookBench) {
     assert_eq!(bench.taken(1).await, [message]);
 }
 
-/// Switched off, nothing is in sight.
+/// A disabled endpoint has no next due time.
 pub async fn a_disabled_endpoint_is_not_in_sight(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.emit().await;
@@ -147,7 +147,7 @@ pub async fn a_disabled_endpoint_is_not_in_sight(bench: &HookBench) {
     assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
 }
 
-/// A full endpoint does not claim to have something.
+/// An endpoint with the maximal number of attempts in flight is not due.
 pub async fn a_full_endpoint_is_not_due(bench: &HookBench) {
     bench.with(super::capped(1)).await;
     bench.emit_many(2).await;
@@ -158,9 +158,9 @@ pub async fn a_full_endpoint_is_not_due(bench: &HookBench) {
     assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
 }
 
-/// First attempts alone are a line: retries are neither given there nor in sight.
+/// First attempts have a line of their own, which neither returns nor reports retries.
 pub async fn first_attempts_are_a_line_with_times_of_its_own(bench: &HookBench) {
-    let fresh = || DeliveryClaim::new(HookLine::PushFresh, vec![ask_fresh(1, 1)]);
+    let fresh = || DeliveryClaim::new(HookLine::PushFresh, vec![request_fresh(1, 1)]);
     let lines = || vec![HookLine::Push, HookLine::PushFresh];
     let due = async || bench.hook.sweep_hook(lines()).await.expect("swept");
     bench.with(plain()).await;
@@ -175,24 +175,25 @@ pub async fn first_attempts_are_a_line_with_times_of_its_own(bench: &HookBench) 
     assert_eq!(answer.next_due, None);
     let new = bench.emit().await;
     assert_eq!(due().await, [Some(Duration::ZERO); 2]);
-    // Both in one call: each gets what it can take.
-    let both = vec![fresh(), push(vec![ask(1)])];
+    // Both lines are in one call: each gets what it can take.
+    let both = vec![fresh(), push(vec![request(1)])];
     let answers = bench.hook.claim_deliveries(both).await.expect("claimed");
     let got = answers.iter().map(|answer| messages_of(&items(&answer.groups[0])));
     assert_eq!(got.collect::<Vec<_>>(), [[new], [late]]);
 }
 
-/// A claim that is partly filled tells when there is more.
-pub async fn a_partly_filled_claim_tells_when_there_is_more(bench: &HookBench) {
+/// A claim that is partly filled reports when more is due.
+pub async fn a_partly_filled_claim_reports_when_there_is_more(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(2).await;
     let item = bench.one().await;
     bench.retry(&item, 8).await;
-    let answer = bench.claim(push(vec![ask(3)])).await;
+    let answer = bench.claim(push(vec![request(3)])).await;
     assert_eq!((answer.groups[0].len(), answer.next_due), (1, Some(secs(8))));
 }
 
-/// A claim that looks further says what is next for the others of its line, though it is filled.
+/// A claim that looks further reports what is next for the other waiters of its line, even if it is
+/// filled.
 pub async fn a_claim_that_looks_further_says_what_is_next_though_it_is_filled(bench: &HookBench) {
     let filled = async |claim: DeliveryClaim, further: bool| {
         let answer = bench.claim(DeliveryClaim { further, ..claim }).await;
@@ -201,15 +202,15 @@ pub async fn a_claim_that_looks_further_says_what_is_next_though_it_is_filled(be
     };
     let id = bench.with(pulled()).await;
     bench.emit_many(3).await;
-    let fetch = || pull(id, vec![ask(1)]);
+    let fetch = || pull(id, vec![request(1)]);
     assert_eq!(filled(fetch(), true).await, Some(Duration::ZERO));
-    assert_eq!(filled(fetch(), false).await, None, "nobody asked");
+    assert_eq!(filled(fetch(), false).await, None, "it was not requested");
     assert_eq!(filled(fetch(), true).await, Some(LEASE));
     for options in [plain(), plain()] {
         bench.with(options).await;
     }
     bench.emit_many(2).await;
-    let send = || push(vec![ask(1)]);
+    let send = || push(vec![request(1)]);
     for _ in 0..3 {
         assert_eq!(filled(send(), true).await, Some(Duration::ZERO));
     }

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Rules of endpoints.
 
 use bytes::Bytes;
 use wakeline_core::{ApplicationRef, EndpointRef};
@@ -16,19 +16,19 @@ fn named(own: &str) -> NewEndpoint {
     NewEndpoint { uid: Some(uid(own)), ..endpoint(plain()) }
 }
 
-/// Rule 1: by the given id and by the own one, within its application.
+/// Rule 1: an endpoint is found by either id, within its application.
 pub async fn an_endpoint_is_found_by_either_id(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     let other = ApplicationRef::Id(bench.application(application(None)).await);
     for which in [EndpointRef::Id(id), EndpointRef::Own(uid("mine"))] {
         let found = bench.hook.endpoint(&bench.of_app(), &which).await.expect("it is read");
         assert_eq!(found.map(|one| one.id), Some(id));
-        let foreign = bench.hook.endpoint(&other, &which).await.expect("it is read");
-        assert_eq!(foreign, None, "of another application");
+        let found = bench.hook.endpoint(&other, &which).await.expect("it is read");
+        assert_eq!(found, None, "of another application");
     }
 }
 
-/// All that it was made with.
+/// An endpoint is read with everything that it was created with.
 pub async fn an_endpoint_comes_back_as_it_was_made(bench: &HookBench) {
     let mut options = fifo(7);
     options.rate_per_second = Some(9);
@@ -54,14 +54,14 @@ pub async fn an_endpoint_comes_back_as_it_was_made(bench: &HookBench) {
     assert_eq!((made.disabled, made.failing_since, made.paused_for), (None, None, None));
 }
 
-/// An endpoint may begin switched off.
+/// An endpoint can be created disabled.
 pub async fn an_endpoint_may_be_made_disabled(bench: &HookBench) {
-    let new = NewEndpoint { disabled: Some(DisableReason::Asked), ..endpoint(plain()) };
+    let new = NewEndpoint { disabled: Some(DisableReason::Requested), ..endpoint(plain()) };
     let id = bench.endpoint(new).await;
-    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Asked));
+    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Requested));
 }
 
-/// Rule 1: own ids count within their application.
+/// Rule 1: own ids are unique within their application.
 pub async fn own_ids_of_endpoints_count_within_their_application(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     let taken = bench.hook.create_endpoint(&bench.of_app(), named("mine"), None).await;
@@ -72,7 +72,7 @@ pub async fn own_ids_of_endpoints_count_within_their_application(bench: &HookBen
     assert!(matches!(made, Created::New(_)), "{made:?}");
 }
 
-/// Rule 2: the same id again is the same endpoint.
+/// Rule 2: creating an endpoint again with the same id returns the existing one.
 pub async fn an_endpoint_repeated_with_its_id_makes_nothing(bench: &HookBench) {
     let new = endpoint(plain());
     bench.endpoint(new.clone()).await;
@@ -81,14 +81,14 @@ pub async fn an_endpoint_repeated_with_its_id_makes_nothing(bench: &HookBench) {
     assert!(matches!(&again, Created::Repeated(has) if has.id == new.id), "{again:?}");
 }
 
-/// An endpoint has an application.
+/// An endpoint cannot be created without an application.
 pub async fn an_endpoint_needs_its_application(bench: &HookBench) {
-    let nobody = ApplicationRef::Own(uid("nobody"));
-    let made = bench.hook.create_endpoint(&nobody, named("mine"), None).await;
+    let unknown = ApplicationRef::Own(uid("unknown"));
+    let made = bench.hook.create_endpoint(&unknown, named("mine"), None).await;
     assert_eq!(made.expect("answered"), Created::NoApplication);
 }
 
-/// Rule 3: only what is named changes.
+/// Rule 3: only the given fields change.
 pub async fn an_update_changes_only_what_it_names(bench: &HookBench) {
     let new = NewEndpoint { event_types: patterns(&["a"]), ..named("mine") };
     let id = bench.endpoint(new).await;
@@ -103,7 +103,7 @@ pub async fn an_update_changes_only_what_it_names(bench: &HookBench) {
     assert_eq!(after, expected);
 }
 
-/// Rule 3: everything can change.
+/// Rule 3: every field can be changed.
 pub async fn an_update_may_change_everything(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     let update = EndpointUpdate {
@@ -127,12 +127,12 @@ pub async fn an_update_may_change_everything(bench: &HookBench) {
     assert_eq!(Some(shown.metadata), update.metadata);
     assert_eq!(Some(shown.headers), update.headers);
     assert_eq!(Some(shown.options), update.options);
-    assert_eq!(shown.disabled, Some(DisableReason::Asked));
+    assert_eq!(shown.disabled, Some(DisableReason::Requested));
     bench.update(id, EndpointUpdate { uid: Some(None), ..Default::default() }).await;
     assert_eq!(bench.shown(id).await.uid, None, "an own id can be given up");
 }
 
-/// An own id that another has is not taken away from it.
+/// An own id cannot be taken from the endpoint that has it.
 pub async fn an_endpoint_cannot_take_anothers_own_id(bench: &HookBench) {
     bench.endpoint(named("mine")).await;
     let id = bench.endpoint(named("yours")).await;
@@ -147,12 +147,12 @@ pub async fn an_endpoint_cannot_take_anothers_own_id(bench: &HookBench) {
     let shown = bench.shown(id).await;
     assert_eq!((shown.uid, shown.version), (Some(uid("yours")), 1));
     assert_eq!(shown.description, "");
-    let nobody = EndpointRef::Own(uid("nobody"));
-    let outcome = bench.hook.update_endpoint(&bench.of_app(), &nobody, update).await;
+    let unknown = EndpointRef::Own(uid("unknown"));
+    let outcome = bench.hook.update_endpoint(&bench.of_app(), &unknown, update).await;
     assert_eq!(outcome.expect("answered").0, UpdateOutcome::Missing);
 }
 
-/// Rule 3: of two who change what they both read, the second is told.
+/// Rule 3: if two callers change what both have read, the second one gets an error.
 pub async fn an_update_of_an_endpoint_that_changed_is_stale(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     let update = |text: &str| EndpointUpdate {
@@ -168,7 +168,7 @@ pub async fn an_update_of_an_endpoint_that_changed_is_stale(bench: &HookBench) {
     assert_eq!((shown.description.as_str(), shown.version), ("first", 2));
 }
 
-/// New filters are for new messages.
+/// Changed filters apply to new messages only.
 pub async fn changed_filters_are_for_new_messages(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let old = bench.emit().await;
@@ -178,15 +178,15 @@ pub async fn changed_filters_are_for_new_messages(bench: &HookBench) {
     assert_eq!(bench.taken(5).await, [old]);
 }
 
-/// By age, in pages, both ways.
+/// Endpoints are listed by age, in pages and in both directions.
 pub async fn endpoints_are_listed_by_age(bench: &HookBench) {
     let mut ids = Vec::new();
     for _ in 0..5 {
         ids.push(bench.with(plain()).await);
     }
     let other = bench.application(application(None)).await;
-    let foreign = ApplicationRef::Id(other);
-    bench.hook.create_endpoint(&foreign, endpoint(plain()), None).await.expect("made");
+    let other_app = ApplicationRef::Id(other);
+    bench.hook.create_endpoint(&other_app, endpoint(plain()), None).await.expect("made");
     let list = async |request| {
         let page = bench.hook.endpoints(&bench.of_app(), request).await.expect("listed");
         let page = page.expect("there is the application");
@@ -202,8 +202,8 @@ pub async fn endpoints_are_listed_by_age(bench: &HookBench) {
     assert_eq!(list(first(2)).await, (vec![ids[0], ids[2]], false));
 }
 
-/// Rule 4: gone for everybody who asks.
-pub async fn a_deleted_endpoint_is_gone_for_everybody(bench: &HookBench) {
+/// Rule 4: no call finds a deleted endpoint.
+pub async fn a_deleted_endpoint_is_gone_everywhere(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     bench.delete(id).await;
     let (app, which) = (bench.of_app(), EndpointRef::Id(id));
@@ -216,7 +216,7 @@ pub async fn a_deleted_endpoint_is_gone_for_everybody(bench: &HookBench) {
     bench.endpoint(named("mine")).await;
 }
 
-/// Rule 4: what waits is cancelled.
+/// Rule 4: waiting deliveries are cancelled.
 pub async fn deleting_an_endpoint_cancels_what_waits(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let (retried, fresh) = (bench.emit().await, bench.emit().await);
@@ -230,7 +230,7 @@ pub async fn deleting_an_endpoint_cancels_what_waits(bench: &HookBench) {
     a_long_queue_is_cancelled(bench).await;
 }
 
-/// More than one transaction cancels.
+/// Cancels more deliveries than one transaction does.
 async fn a_long_queue_is_cancelled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let first = bench.emit().await;
@@ -240,14 +240,16 @@ async fn a_long_queue_is_cancelled(bench: &HookBench) {
     let last = bench.emit().await;
     bench.delete(id).await;
     assert_eq!(bench.none().await, None);
-    for chores in [false, true] {
-        while chores && bench.hook.do_chores(500).await.expect("a piece is done").rows > 0 {}
+    for background in [false, true] {
+        while background && bench.hook.run_background(500).await.expect("a piece is done").rows > 0
+        {
+        }
         assert_eq!(bench.state(first, id).await, DeliveryState::Cancelled);
         assert_eq!(bench.state(last, id).await, DeliveryState::Cancelled);
     }
 }
 
-/// Rule 4: an attempt under way still reaches the log.
+/// Rule 4: an attempt in flight is still logged.
 pub async fn an_attempt_at_a_deleted_endpoint_reaches_the_log(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -263,7 +265,7 @@ pub async fn an_attempt_at_a_deleted_endpoint_reaches_the_log(bench: &HookBench)
     assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
 }
 
-/// Rule 4: what was is readable by message.
+/// Rule 4: existing deliveries stay readable by message.
 pub async fn deliveries_of_a_deleted_endpoint_stay_readable(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -276,14 +278,14 @@ pub async fn deliveries_of_a_deleted_endpoint_stay_readable(bench: &HookBench) {
     assert_eq!(bench.attempts(message).await.len(), 1);
 }
 
-/// What came before is not for new endpoints.
+/// Messages stored before an endpoint was created are not delivered to it.
 pub async fn a_new_endpoint_gets_only_what_comes(bench: &HookBench) {
     bench.emit().await;
     bench.with(plain()).await;
     assert_eq!(bench.none().await, None);
 }
 
-/// Raising a limit makes more available.
+/// Raising a limit makes more deliveries available at once.
 pub async fn changed_options_count_at_once(bench: &HookBench) {
     let id = bench.with(capped(1)).await;
     bench.emit_many(3).await;
@@ -297,12 +299,12 @@ pub async fn changed_options_count_at_once(bench: &HookBench) {
     assert_eq!(bench.fetch(id, 3).await.len(), 1);
 }
 
-/// Switching it off holds back, switching it on lets go.
-pub async fn a_disabled_endpoint_waits_until_it_is_switched_on(bench: &HookBench) {
+/// Disabling holds deliveries back, enabling makes them available.
+pub async fn a_disabled_endpoint_waits_until_it_is_enabled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
     bench.switch(id, false).await;
-    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Asked));
+    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Requested));
     assert_eq!(bench.none().await, None);
     assert_eq!(bench.state(message, id).await, DeliveryState::Throttled);
     bench.switch(id, true).await;
@@ -310,8 +312,8 @@ pub async fn a_disabled_endpoint_waits_until_it_is_switched_on(bench: &HookBench
     assert_eq!(bench.taken(1).await, [message]);
 }
 
-/// Switching off what is off leaves the reason.
-pub async fn switching_off_again_leaves_the_reason(bench: &HookBench) {
+/// Disabling a disabled endpoint does not change the reason.
+pub async fn disabling_again_keeps_the_reason(bench: &HookBench) {
     let new = NewEndpoint { disabled: Some(DisableReason::Gone), ..endpoint(plain()) };
     let id = bench.endpoint(new).await;
     bench.switch(id, false).await;

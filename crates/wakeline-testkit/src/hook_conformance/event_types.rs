@@ -1,4 +1,4 @@
-//! Event types.
+//! Rules of event types.
 
 use bytes::Bytes;
 use wakeline_core::{HookChange, HookWhat};
@@ -6,7 +6,7 @@ use wakeline_store::hook::{Created, EventType, PageOrder, PageRequest, UpdateOut
 
 use super::{HookBench, event, event_type, first};
 
-fn tells(changes: &[HookChange]) -> bool {
+fn reports_event_types(changes: &[HookChange]) -> bool {
     changes.iter().any(|change| change.what == HookWhat::EventTypes)
 }
 
@@ -21,11 +21,11 @@ fn full(name: &str) -> EventType {
     }
 }
 
-/// Rule 6: creating one that exists is refused.
+/// Rule 6: creating an event type that exists is refused.
 pub async fn an_event_type_is_created_once(bench: &HookBench) {
     let (made, changes) = bench.hook.create_event_type(full("a.b"), None).await.expect("answered");
     let Created::New(made) = made else { panic!("{made:?}") };
-    assert!(tells(&changes), "{changes:?}");
+    assert!(reports_event_types(&changes), "{changes:?}");
     let now = bench.now().await;
     assert_eq!(made, EventType { created_at: now, updated_at: now, ..full("a.b") });
     let (again, changes) =
@@ -36,20 +36,20 @@ pub async fn an_event_type_is_created_once(bench: &HookBench) {
     assert_eq!(found, Some(made));
 }
 
-/// Rule 6: putting makes or replaces.
-pub async fn putting_replaces_all_but_the_birth(bench: &HookBench) {
+/// Rule 6: a put creates or replaces an event type.
+pub async fn putting_replaces_all_but_the_creation_time(bench: &HookBench) {
     let (put, changes) = bench.hook.put_event_type(full("a.b")).await.expect("it is put");
-    assert!(tells(&changes));
+    assert!(reports_event_types(&changes));
     bench.advance(5).await;
     let (again, changes) = bench.hook.put_event_type(event_type("a.b")).await.expect("it is put");
-    assert!(tells(&changes));
+    assert!(reports_event_types(&changes));
     let now = bench.now().await;
     let expected = EventType { created_at: put.created_at, updated_at: now, ..event_type("a.b") };
     assert_eq!(again, expected);
     assert_eq!(bench.hook.event_type(&event("a.b")).await.expect("it is read"), Some(expected));
 }
 
-/// Rule 6: replacing needs what is there, as it was read.
+/// Rule 6: a replacement requires that the event type is still as it was read.
 pub async fn replacing_an_event_type_that_changed_is_stale(bench: &HookBench) {
     let (read, _) = bench.hook.put_event_type(full("a.b")).await.expect("it is put");
     bench.advance(5).await;
@@ -57,18 +57,18 @@ pub async fn replacing_an_event_type_that_changed_is_stale(bench: &HookBench) {
     let (outcome, changes) = bench.hook.replace_event_type(first).await.expect("answered");
     let UpdateOutcome::Updated(first) = outcome else { panic!("{outcome:?}") };
     assert_eq!((first.created_at, first.updated_at), (read.created_at, bench.now().await));
-    assert!(tells(&changes), "{changes:?}");
+    assert!(reports_event_types(&changes), "{changes:?}");
     bench.advance(5).await;
     let second = EventType { description: "second".into(), ..read };
     let (outcome, changes) = bench.hook.replace_event_type(second).await.expect("answered");
     assert_eq!((outcome, changes), (UpdateOutcome::Stale, Vec::new()));
     assert_eq!(bench.hook.event_type(&event("a.b")).await.expect("it is read"), Some(first));
-    let nobody = bench.hook.replace_event_type(event_type("nobody")).await.expect("answered");
-    assert_eq!(nobody, (UpdateOutcome::Missing, Vec::new()));
-    assert_eq!(bench.hook.event_type(&event("nobody")).await.expect("it is read"), None);
+    let missing = bench.hook.replace_event_type(event_type("unknown")).await.expect("answered");
+    assert_eq!(missing, (UpdateOutcome::Missing, Vec::new()));
+    assert_eq!(bench.hook.event_type(&event("unknown")).await.expect("it is read"), None);
 }
 
-/// Archived ones are there, but not in lists.
+/// Archived event types exist, but are listed only on request.
 pub async fn archived_types_are_listed_on_request(bench: &HookBench) {
     bench.hook.put_event_type(event_type("a")).await.expect("it is put");
     let archived = EventType { archived: true, ..event_type("b") };
@@ -82,7 +82,7 @@ pub async fn archived_types_are_listed_on_request(bench: &HookBench) {
     assert!(bench.hook.event_type(&event("b")).await.expect("it is read").is_some());
 }
 
-/// By name, in pages, both ways.
+/// Event types are listed by name, in pages and in both directions.
 pub async fn event_types_are_listed_by_name(bench: &HookBench) {
     for name in ["b", "a.b", "c", "a", "a-b"] {
         bench.hook.put_event_type(event_type(name)).await.expect("it is put");
@@ -101,17 +101,17 @@ pub async fn event_types_are_listed_by_name(bench: &HookBench) {
     assert_eq!(list(back).await, ("a-b a.b".to_owned(), false));
 }
 
-/// Deleting is for good.
+/// A deleted event type is gone for good.
 pub async fn a_deleted_event_type_is_gone(bench: &HookBench) {
     bench.hook.put_event_type(full("a")).await.expect("it is put");
     let (gone, changes) = bench.hook.delete_event_type(&event("a")).await.expect("answered");
-    assert!(gone && tells(&changes), "{changes:?}");
+    assert!(gone && reports_event_types(&changes), "{changes:?}");
     assert_eq!(bench.hook.event_type(&event("a")).await.expect("it is read"), None);
     let (gone, changes) = bench.hook.delete_event_type(&event("a")).await.expect("answered");
     assert!(!gone && changes.is_empty(), "{changes:?}");
 }
 
-/// A store takes messages of any type.
+/// A store accepts messages of any type.
 pub async fn a_message_needs_no_known_type(bench: &HookBench) {
     let found = bench.hook.event_type(&event(super::PAID)).await.expect("it is read");
     assert_eq!(found, None);

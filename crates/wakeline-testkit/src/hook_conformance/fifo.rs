@@ -1,4 +1,4 @@
-//! Endpoints in strict order.
+//! Rules of endpoints in strict order.
 
 use wakeline_core::HookMessageId;
 use wakeline_store::hook::{
@@ -6,13 +6,15 @@ use wakeline_store::hook::{
     Trigger,
 };
 
-use super::{HookBench, LEASE, ask, end, fifo, messages_of, plain, pull, push, scheduled, secs};
+use super::{
+    HookBench, LEASE, end, fifo, messages_of, plain, pull, push, request, scheduled, secs,
+};
 
 async fn groups(bench: &HookBench, attempts: usize) -> Vec<DeliveryGroup> {
-    bench.claim(push(vec![ask(attempts)])).await.groups.remove(0)
+    bench.claim(push(vec![request(attempts)])).await.groups.remove(0)
 }
 
-/// Takes the one group that there is.
+/// Claims the only group there is.
 async fn batch(bench: &HookBench, attempts: usize) -> Vec<DeliveryItem> {
     let mut groups = groups(bench, attempts).await;
     assert_eq!(groups.len(), 1, "one request at a time: {groups:?}");
@@ -25,7 +27,7 @@ async fn end_all(bench: &HookBench, items: &[DeliveryItem], verdict: DeliveryVer
     assert!(settled.iter().all(|one| one.state != SettledState::Stale), "{settled:?}");
 }
 
-/// Rule 5: one at a time, in order.
+/// Rule 5: deliveries are sent one at a time, in order.
 pub async fn deliveries_go_one_at_a_time_in_order(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let ids = bench.emit_many(4).await;
@@ -38,7 +40,7 @@ pub async fn deliveries_go_one_at_a_time_in_order(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 5: a retry of the head blocks the others.
+/// Rule 5: a head that waits for its retry blocks the deliveries behind it.
 pub async fn a_head_that_waits_blocks_the_others(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let ids = bench.emit_many(2).await;
@@ -52,7 +54,7 @@ pub async fn a_head_that_waits_blocks_the_others(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids[1..]);
 }
 
-/// Rule 5: a head that failed is out of the way.
+/// Rule 5: a head that failed no longer blocks the others.
 pub async fn a_head_that_failed_lets_the_next_go(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let ids = bench.emit_many(2).await;
@@ -61,7 +63,7 @@ pub async fn a_head_that_failed_lets_the_next_go(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids[1..]);
 }
 
-/// A head that was cancelled is out of the way.
+/// A head that was cancelled no longer blocks the others.
 pub async fn a_head_that_was_cancelled_lets_the_next_go(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let ids = bench.emit_many(2).await;
@@ -71,7 +73,7 @@ pub async fn a_head_that_was_cancelled_lets_the_next_go(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids[1..]);
 }
 
-/// An expired head comes again, before the others.
+/// A head whose lease expired is claimed again, before the others.
 pub async fn an_expired_head_comes_again_first(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let ids = bench.emit_many(2).await;
@@ -81,7 +83,7 @@ pub async fn an_expired_head_comes_again_first(bench: &HookBench) {
     assert_eq!((messages_of(&got), got[0].attempt_no), (ids[..1].to_vec(), 2));
 }
 
-/// An expired head whose schedule is used up makes way.
+/// A head whose lease expired, and whose schedule is used up, no longer blocks the others.
 pub async fn an_expired_head_that_failed_makes_way(bench: &HookBench) {
     let mut options = scheduled(&[]);
     options.fifo = fifo(1).fifo;
@@ -93,7 +95,7 @@ pub async fn an_expired_head_that_failed_makes_way(bench: &HookBench) {
     assert_eq!(bench.state(ids[0], id).await, DeliveryState::Failed);
 }
 
-/// Rule 5: several in one request.
+/// Rule 5: a group is sent in one request.
 pub async fn a_batch_is_one_group(bench: &HookBench) {
     bench.with(fifo(3)).await;
     let ids = bench.emit_many(7).await;
@@ -108,7 +110,7 @@ pub async fn a_batch_is_one_group(bench: &HookBench) {
     assert_eq!(got, ids);
 }
 
-/// Rule 5: each of a group has a lease of its own.
+/// Rule 5: every delivery of a group has its own lease.
 pub async fn each_of_a_group_has_its_own_lease(bench: &HookBench) {
     let id = bench.with(fifo(3)).await;
     let ids = bench.emit_many(3).await;
@@ -123,7 +125,7 @@ pub async fn each_of_a_group_has_its_own_lease(bench: &HookBench) {
     assert_eq!(bench.attempts(ids[1]).await.len(), 1);
 }
 
-/// Rule 5: too few ids make a smaller group.
+/// Rule 5: a request with fewer ids gets a smaller group.
 pub async fn too_few_ids_make_a_smaller_group(bench: &HookBench) {
     bench.with(fifo(5)).await;
     let ids = bench.emit_many(5).await;
@@ -133,7 +135,7 @@ pub async fn too_few_ids_make_a_smaller_group(bench: &HookBench) {
     assert_eq!(messages_of(&batch(bench, 9).await), ids[2..]);
 }
 
-/// Rule 5: a group ends before the first that is not due.
+/// Rule 5: a group ends before the first delivery that is not due.
 pub async fn a_group_ends_before_what_is_not_due(bench: &HookBench) {
     let id = bench.with(fifo(9)).await;
     let ids = bench.emit_many(3).await;
@@ -149,7 +151,7 @@ pub async fn a_group_ends_before_what_is_not_due(bench: &HookBench) {
     assert_eq!(bench.state(ids[2], id).await, DeliveryState::Retrying);
 }
 
-/// A group that is given back comes again as it was.
+/// A released group is claimed again unchanged.
 pub async fn a_released_group_comes_again(bench: &HookBench) {
     bench.with(fifo(3)).await;
     let ids = bench.emit_many(3).await;
@@ -160,7 +162,8 @@ pub async fn a_released_group_comes_again(bench: &HookBench) {
     assert!(again.iter().all(|item| item.attempt_no == 1));
 }
 
-/// A group that expires comes again as it was, counted: its request may have arrived.
+/// A group whose lease expired is claimed again unchanged, and the attempt is counted, because its
+/// request may have arrived.
 pub async fn an_expired_group_comes_again(bench: &HookBench) {
     bench.with(fifo(3)).await;
     let ids = bench.emit_many(2).await;
@@ -174,7 +177,7 @@ pub async fn an_expired_group_comes_again(bench: &HookBench) {
     assert_eq!(messages_of(&batch(bench, 9).await), [third]);
 }
 
-/// Rule 5: a retry has the deliveries that were attempted together, and no others.
+/// Rule 5: a retry consists of the deliveries that were attempted together, and of no others.
 pub async fn a_retried_group_comes_again_as_it_was(bench: &HookBench) {
     bench.with(fifo(4)).await;
     let ids = bench.emit_many(2).await;
@@ -191,7 +194,8 @@ pub async fn a_retried_group_comes_again_as_it_was(bench: &HookBench) {
     assert_eq!(messages_of(&batch(bench, 9).await), late);
 }
 
-/// Rule 5: of a group of which one was cancelled, the others go together, and nothing with them.
+/// Rule 5: if one delivery of a group was cancelled, the others are sent together, and nothing is
+/// added.
 pub async fn what_is_left_of_a_retried_group_goes_together(bench: &HookBench) {
     bench.with(fifo(4)).await;
     let ids = bench.emit_many(3).await;
@@ -203,7 +207,7 @@ pub async fn what_is_left_of_a_retried_group_goes_together(bench: &HookBench) {
     assert_eq!(messages_of(&batch(bench, 9).await), [ids[0], ids[2]]);
 }
 
-/// Rule 5: groups that were attempted one after the other stay apart, and in their order.
+/// Rule 5: groups that were attempted one after the other stay separate, and in their order.
 pub async fn groups_that_were_attempted_apart_stay_apart(bench: &HookBench) {
     let id = bench.with(fifo(2)).await;
     let ids = bench.emit_many(3).await;
@@ -223,11 +227,11 @@ pub async fn groups_that_were_attempted_apart_stay_apart(bench: &HookBench) {
     }
 }
 
-/// Rule 8: the same ids, the same group.
+/// Rule 8: the same ids return the same group.
 pub async fn a_group_claimed_again_is_the_same(bench: &HookBench) {
     bench.with(fifo(3)).await;
     let ids = bench.emit_many(4).await;
-    let claim = push(vec![ask(3)]);
+    let claim = push(vec![request(3)]);
     for _ in 0..2 {
         let mut answer = bench.claim(claim.clone()).await;
         let groups = answer.groups.remove(0);
@@ -236,7 +240,7 @@ pub async fn a_group_claimed_again_is_the_same(bench: &HookBench) {
     }
 }
 
-/// A group is one against the share.
+/// A group counts as one against the share of its endpoint.
 pub async fn a_group_is_one_against_the_share(bench: &HookBench) {
     let ordered = bench.with(fifo(4)).await;
     bench.emit_many(4).await;
@@ -251,7 +255,7 @@ pub async fn a_group_is_one_against_the_share(bench: &HookBench) {
     assert_eq!(groups.len(), 2, "the other one has its share");
 }
 
-/// One that is resent has its old place.
+/// A delivery that is sent again keeps its place in the order.
 pub async fn a_resent_delivery_has_its_place(bench: &HookBench) {
     let id = bench.with(fifo(1)).await;
     let failed = bench.failed().await;
@@ -264,7 +268,7 @@ pub async fn a_resent_delivery_has_its_place(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, [next]);
 }
 
-/// The order is that of the commits.
+/// The order of deliveries is that of the commits.
 pub async fn the_order_is_that_of_the_commits(bench: &HookBench) {
     bench.with(fifo(1)).await;
     let (early, late) = (bench.message(), bench.message());
@@ -278,20 +282,20 @@ pub async fn the_order_is_that_of_the_commits(bench: &HookBench) {
     }
 }
 
-/// An owner fetches in order as well.
+/// Pulled deliveries are in order as well.
 pub async fn fetching_keeps_the_order(bench: &HookBench) {
     let mut options = fifo(2);
     options.pull = true;
     let id = bench.with(options).await;
     let ids = bench.emit_many(3).await;
-    let mut answer = bench.claim(pull(id, vec![ask(9)])).await;
+    let mut answer = bench.claim(pull(id, vec![request(9)])).await;
     let groups = answer.groups.remove(0);
     assert_eq!(groups.len(), 1);
     assert_eq!(messages_of(&groups[0].items), ids[..2]);
     assert!(bench.fetch(id, 9).await.is_empty());
 }
 
-/// Endpoints in order do not wait for each other.
+/// Endpoints in strict order do not wait for each other.
 pub async fn endpoints_in_order_do_not_wait_for_each_other(bench: &HookBench) {
     bench.with(fifo(1)).await;
     bench.with(fifo(1)).await;
@@ -303,7 +307,8 @@ pub async fn endpoints_in_order_do_not_wait_for_each_other(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 1);
 }
 
-/// Rule 5: what waits, and what is under way, follows the endpoint into order and out of it.
+/// Rule 5: waiting deliveries and those in flight obey the endpoint's current setting of strict
+/// order.
 pub async fn an_endpoint_may_be_put_in_order_and_out_of_it(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(3).await;

@@ -1,13 +1,13 @@
-//! Changes of many deliveries, in the background.
+//! Rules of jobs, which change many deliveries in the background.
 
 use wakeline_core::{ApplicationRef, EndpointId, HookLine, HookMessageId, JobId};
 use wakeline_store::hook::{
     DeliveryFilter, DeliveryState, JobKind, JobSpec, JobState, NewMessage, Trigger,
 };
 
-use super::{HookBench, channels, end, event, patterns, plain, scheduled, secs, told, uid};
+use super::{HookBench, channels, earliest_due, end, event, patterns, plain, scheduled, secs, uid};
 
-/// Messages whose deliveries have all failed.
+/// Stores messages whose deliveries all fail.
 async fn failed(bench: &HookBench, count: usize) -> Vec<HookMessageId> {
     let ids = bench.emit_many(count).await;
     for item in bench.take(1_000).await {
@@ -20,8 +20,8 @@ fn to(endpoint: EndpointId) -> DeliveryFilter {
     DeliveryFilter { endpoint: Some(endpoint), ..DeliveryFilter::default() }
 }
 
-/// Rule 2: failed deliveries get a schedule from its start.
-pub async fn recovering_begins_the_schedule_anew(bench: &HookBench) {
+/// Rule 2: failed deliveries get a new retry schedule.
+pub async fn recovering_restarts_the_retry_schedule(bench: &HookBench) {
     let id = bench.with(scheduled(&[5])).await;
     let message = bench.emit().await;
     let item = bench.one().await;
@@ -41,7 +41,7 @@ pub async fn recovering_begins_the_schedule_anew(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Failed);
 }
 
-/// Rule 2: only failed ones.
+/// Rule 2: only failed deliveries are changed.
 pub async fn recovering_changes_only_what_failed(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(4).await;
@@ -54,7 +54,7 @@ pub async fn recovering_changes_only_what_failed(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids[1..2]);
 }
 
-/// Rule 2: behind everything else of the endpoint.
+/// Rule 2: recovered deliveries come after all others of their endpoint.
 pub async fn recovered_deliveries_come_behind_everything_else(bench: &HookBench) {
     bench.with(plain()).await;
     let failed = failed(bench, 2).await;
@@ -64,7 +64,7 @@ pub async fn recovered_deliveries_come_behind_everything_else(bench: &HookBench)
     assert_eq!(bench.taken(9).await, [fresh, failed].concat());
 }
 
-/// Rule 2: what follows is by schedule like any other.
+/// Rule 2: retries of recovered deliveries follow the schedule like any other.
 pub async fn retries_of_recovered_deliveries_have_their_time(bench: &HookBench) {
     bench.with(plain()).await;
     let old = failed(bench, 1).await;
@@ -76,7 +76,7 @@ pub async fn retries_of_recovered_deliveries_have_their_time(bench: &HookBench) 
     assert_eq!(bench.taken(9).await, [old[0], fresh]);
 }
 
-/// A filter by endpoint.
+/// The filter of a job may name an endpoint.
 pub async fn a_job_may_be_about_one_endpoint(bench: &HookBench) {
     let (one, other) = (bench.with(plain()).await, bench.with(plain()).await);
     let ids = failed(bench, 2).await;
@@ -85,7 +85,7 @@ pub async fn a_job_may_be_about_one_endpoint(bench: &HookBench) {
     assert_eq!(bench.state(ids[0], other).await, DeliveryState::Failed);
 }
 
-/// Filters by type and time of the message.
+/// The filter of a job may name types and times of messages.
 pub async fn a_job_may_be_about_types_and_times(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let old = failed(bench, 1).await[0];
@@ -112,7 +112,7 @@ pub async fn a_job_may_be_about_types_and_times(bench: &HookBench) {
     }
 }
 
-/// Jobs leave other applications alone.
+/// A job does not affect other applications.
 pub async fn a_job_is_about_its_application(bench: &HookBench) {
     let id = bench.with(plain()).await;
     failed(bench, 1).await;
@@ -120,13 +120,13 @@ pub async fn a_job_is_about_its_application(bench: &HookBench) {
     let spec = JobSpec { id: JobId::generate(), kind: JobKind::Recover, filter: to(id) };
     let started = bench.hook.start_job(&ApplicationRef::Id(other), spec.clone()).await;
     assert!(started.expect("answered").is_some());
-    bench.chores(10).await;
+    bench.background(10).await;
     let job = bench.job(spec.id).await;
     assert_eq!((job.state, job.changed), (JobState::Finished, 0));
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 2: what was never made is made.
+/// Rule 2: a replay creates deliveries that were never created.
 pub async fn replaying_makes_what_is_missing(bench: &HookBench) {
     let before = bench.emit_many(2).await;
     let new = wakeline_store::hook::NewEndpoint {
@@ -148,7 +148,7 @@ pub async fn replaying_makes_what_is_missing(bench: &HookBench) {
     assert_eq!(bench.done(JobKind::ReplayMissing, to(id)).await.changed, 0);
 }
 
-/// Rule 2: bulk is many single ones.
+/// Rule 2: a bulk resend is the same as many single ones.
 pub async fn resending_in_bulk_is_one_manual_attempt_each(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(3).await;
@@ -164,7 +164,7 @@ pub async fn resending_in_bulk_is_one_manual_attempt_each(bench: &HookBench) {
     assert_eq!(triggers, [Trigger::Scheduled, Trigger::Manual, Trigger::Manual]);
 }
 
-/// Rule 2: cancelling in bulk.
+/// Rule 2: deliveries can be cancelled in bulk.
 pub async fn cancelling_in_bulk_ends_what_waits(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(3).await;
@@ -178,7 +178,7 @@ pub async fn cancelling_in_bulk_ends_what_waits(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Cancelling does not need the endpoint to be on.
+/// Cancelling does not require that the endpoint is enabled.
 pub async fn what_waits_for_a_disabled_endpoint_can_be_cancelled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -187,7 +187,7 @@ pub async fn what_waits_for_a_disabled_endpoint_can_be_cancelled(bench: &HookBen
     assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
 }
 
-/// Rule 2: what cannot be changed is passed over.
+/// Rule 2: deliveries that cannot be changed are skipped.
 pub async fn a_job_passes_over_what_it_cannot_change(bench: &HookBench) {
     let (on, off) = (bench.with(plain()).await, bench.with(plain()).await);
     let ids = failed(bench, 2).await;
@@ -201,7 +201,7 @@ pub async fn a_job_passes_over_what_it_cannot_change(bench: &HookBench) {
     assert_eq!(bench.done(JobKind::Resend, to(on)).await.changed, 0, "one is under way");
 }
 
-/// Rule 3: in pieces, each of which is kept, whoever goes on.
+/// Rule 3: a job runs in pieces, each of which is committed, whoever runs the next one.
 pub async fn a_job_goes_on_in_pieces_over_restarts(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = failed(bench, 7).await;
@@ -209,7 +209,7 @@ pub async fn a_job_goes_on_in_pieces_over_restarts(bench: &HookBench) {
     let mut changed = 0;
     for _ in 0..100 {
         let reopened = bench.fixture.reopened().await;
-        let report = reopened.do_chores(2).await.expect("a piece is done");
+        let report = reopened.run_background(2).await.expect("a piece is done");
         assert!(report.rows <= 2, "{report:?}");
         let seen = bench.job(job).await;
         assert!(seen.changed >= changed && seen.changed <= changed + 2, "{seen:?}");
@@ -224,37 +224,37 @@ pub async fn a_job_goes_on_in_pieces_over_restarts(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids);
 }
 
-/// Rule 3: deliveries are looked at once.
+/// Rule 3: a job visits every delivery once.
 pub async fn a_job_looks_at_a_delivery_once(bench: &HookBench) {
     let id = bench.with(plain()).await;
     failed(bench, 2).await;
     let job = bench.start(JobKind::Recover, to(id)).await;
-    bench.hook.do_chores(1).await.expect("a piece is done");
+    bench.hook.run_background(1).await.expect("a piece is done");
     let item = bench.one().await;
     bench.fail(&item).await;
-    bench.chores(1).await;
+    bench.background(1).await;
     let done = bench.job(job).await;
     assert_eq!((done.state, done.changed), (JobState::Finished, 2));
     assert_eq!(bench.take(9).await.len(), 1, "the one that failed again is not recovered again");
 }
 
-/// Rule 3: the oldest job goes on first.
+/// Rule 3: the oldest job runs first.
 pub async fn the_oldest_job_goes_first(bench: &HookBench) {
     let id = bench.with(plain()).await;
     failed(bench, 4).await;
     let first = bench.start(JobKind::Recover, to(id)).await;
     bench.advance(1).await;
     let second = bench.start(JobKind::Cancel, to(id)).await;
-    bench.hook.do_chores(2).await.expect("a piece is done");
+    bench.hook.run_background(2).await.expect("a piece is done");
     assert_eq!(bench.job(first).await.changed, 2);
     assert_eq!(bench.job(second).await.changed, 0);
-    bench.chores(2).await;
+    bench.background(2).await;
     assert_eq!(bench.job(first).await.changed, 4);
     assert_eq!(bench.job(second).await.changed, 4, "afterwards");
 }
 
-/// A job tells how it stands.
-pub async fn a_job_tells_how_it_stands(bench: &HookBench) {
+/// A job shows its state and its counts.
+pub async fn a_job_shows_its_progress(bench: &HookBench) {
     let id = bench.with(plain()).await;
     failed(bench, 2).await;
     let created = bench.now().await;
@@ -263,7 +263,7 @@ pub async fn a_job_tells_how_it_stands(bench: &HookBench) {
     assert_eq!((seen.state, seen.seen, seen.changed), (JobState::Running, 0, 0));
     assert_eq!((seen.created_at, seen.updated_at), (created, created));
     bench.advance(3).await;
-    bench.chores(10).await;
+    bench.background(10).await;
     let seen = bench.job(job).await;
     assert_eq!((seen.state, seen.changed), (JobState::Finished, 2));
     assert!(seen.seen >= 2, "{seen:?}");
@@ -271,32 +271,32 @@ pub async fn a_job_tells_how_it_stands(bench: &HookBench) {
     assert_eq!(bench.hook.job(JobId::generate()).await.expect("it is read"), None);
 }
 
-/// A job has an application; the same id again is the same job.
+/// A job belongs to an application; the same id again returns the same job.
 pub async fn a_job_is_made_once(bench: &HookBench) {
     let spec = JobSpec { id: JobId::generate(), kind: JobKind::Cancel, filter: Default::default() };
-    let nobody = ApplicationRef::Own(uid("nobody"));
-    assert_eq!(bench.hook.start_job(&nobody, spec.clone()).await.expect("answered"), None);
+    let unknown = ApplicationRef::Own(uid("unknown"));
+    assert_eq!(bench.hook.start_job(&unknown, spec.clone()).await.expect("answered"), None);
     for _ in 0..2 {
         let started = bench.hook.start_job(&bench.of_app(), spec.clone()).await;
         let (job, _) = started.expect("answered").expect("there is its application");
         assert_eq!(job.spec, spec);
     }
-    bench.chores(10).await;
+    bench.background(10).await;
     let again = bench.hook.start_job(&bench.of_app(), spec.clone()).await;
     let (job, _) = again.expect("answered").expect("there is its application");
     assert_eq!(job.state, JobState::Finished, "as it stands");
 }
 
-/// A job is told to those who do chores, and its pieces to those who deliver.
-pub async fn a_job_and_its_pieces_tell(bench: &HookBench) {
+/// A new job notifies background workers, and its pieces notify senders.
+pub async fn a_job_and_its_pieces_notify(bench: &HookBench) {
     bench.with(plain()).await;
     failed(bench, 2).await;
     let spec =
         JobSpec { id: JobId::generate(), kind: JobKind::Recover, filter: Default::default() };
     let started = bench.hook.start_job(&bench.of_app(), spec).await.expect("answered");
     let (_, changes) = started.expect("there is its application");
-    assert_eq!(told(&changes, &HookLine::Chores), Some(secs(0)));
-    assert_eq!(bench.sweep(HookLine::Chores).await, Some(secs(0)));
-    let report = bench.hook.do_chores(10).await.expect("a piece is done");
-    assert_eq!(told(&report.changes, &HookLine::Push), Some(secs(0)));
+    assert_eq!(earliest_due(&changes, &HookLine::Background), Some(secs(0)));
+    assert_eq!(bench.sweep(HookLine::Background).await, Some(secs(0)));
+    let report = bench.hook.run_background(10).await.expect("a piece is done");
+    assert_eq!(earliest_due(&report.changes, &HookLine::Push), Some(secs(0)));
 }

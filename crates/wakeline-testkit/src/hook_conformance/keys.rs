@@ -1,4 +1,4 @@
-//! Requests that are repeated.
+//! Rules of requests that are repeated.
 
 use wakeline_core::{ApplicationRef, EndpointRef};
 use wakeline_store::hook::{Created, EmitOutcome, EndpointUpdate, NewEndpoint, NewMessage};
@@ -7,7 +7,7 @@ use super::{HookBench, application, endpoint, event_type, key, message, plain, s
 
 const HOURS_12: u64 = 12 * 60 * 60;
 
-/// Rule 2: the first one is the answer.
+/// Rule 2: a repeated request returns what the first one created.
 pub async fn a_creation_repeated_with_its_key_makes_nothing(bench: &HookBench) {
     let (one, other) = (application(None), application(None));
     let made = bench.hook.create_application(one.clone(), key("k", 1)).await.expect("answered");
@@ -18,7 +18,7 @@ pub async fn a_creation_repeated_with_its_key_makes_nothing(bench: &HookBench) {
     assert_eq!(second, None);
 }
 
-/// Rule 2: as it is now, not as it was.
+/// Rule 2: the answer shows the object as it is now, not as it was created.
 pub async fn a_repeated_creation_is_answered_as_it_is_now(bench: &HookBench) {
     let app = bench.of_app();
     let new = endpoint(plain());
@@ -30,7 +30,7 @@ pub async fn a_repeated_creation_is_answered_as_it_is_now(bench: &HookBench) {
     assert_eq!((first.id, first.description.as_str()), (new.id, "changed"));
 }
 
-/// Rule 2: another print is another request.
+/// Rule 2: a key with another digest belongs to another request.
 pub async fn a_key_with_another_print_is_refused(bench: &HookBench) {
     let app = bench.of_app();
     bench.hook.create_application(application(None), key("k", 1)).await.expect("made");
@@ -46,7 +46,7 @@ pub async fn a_key_with_another_print_is_refused(bench: &HookBench) {
     assert_eq!(listed, None);
 }
 
-/// Rule 2: remembered for 12 hours, and no longer.
+/// Rule 2: keys are kept for 12 hours and no longer.
 pub async fn a_key_is_forgotten_after_twelve_hours(bench: &HookBench) {
     let make = async || {
         let made = bench.hook.create_application(application(None), key("k", 1)).await;
@@ -54,15 +54,15 @@ pub async fn a_key_is_forgotten_after_twelve_hours(bench: &HookBench) {
     };
     make().await;
     bench.advance(HOURS_12 - 1).await;
-    bench.chores(10).await;
+    bench.background(10).await;
     assert!(matches!(make().await, Created::Repeated(_)));
     bench.advance(1).await;
     assert!(matches!(make().await, Created::New(_)), "repeating does not prolong");
     bench.advance(HOURS_12 - 1).await;
-    assert!(matches!(make().await, Created::Repeated(_)), "remembered anew");
+    assert!(matches!(make().await, Created::Repeated(_)), "stored again");
 }
 
-/// Rule 2: if what was made is gone, the request is new.
+/// Rule 2: if the created object is gone, the request counts as new.
 pub async fn a_key_of_something_gone_counts_as_new(bench: &HookBench) {
     let app = bench.of_app();
     let (one, other) = (endpoint(plain()), endpoint(plain()));
@@ -76,7 +76,7 @@ pub async fn a_key_of_something_gone_counts_as_new(bench: &HookBench) {
     assert!(matches!(&third, Created::Repeated(made) if made.id == other.id), "{third:?}");
 }
 
-/// Rule 2: one key for four kinds of things.
+/// Rule 2: one key can be used for four kinds of objects.
 pub async fn keys_of_different_kinds_do_not_meet(bench: &HookBench) {
     let app = bench.of_app();
     let made = bench.hook.create_application(application(None), key("k", 1)).await;
@@ -89,18 +89,18 @@ pub async fn keys_of_different_kinds_do_not_meet(bench: &HookBench) {
     bench.stored(new).await;
 }
 
-/// Rule 2: endpoints and messages have keys per application.
+/// Rule 2: keys of endpoints and messages are separate for each application.
 pub async fn keys_of_different_applications_do_not_meet(bench: &HookBench) {
     let other = bench.application(application(None)).await;
-    for (app, print) in [(bench.app, 1), (other, 2)] {
+    for (app, digest) in [(bench.app, 1), (other, 2)] {
         let of_app = ApplicationRef::Id(app);
-        let made = bench.hook.create_endpoint(&of_app, endpoint(plain()), key("k", print)).await;
+        let made = bench.hook.create_endpoint(&of_app, endpoint(plain()), key("k", digest)).await;
         assert!(matches!(made.expect("answered"), Created::New(_)));
-        bench.stored(NewMessage { idempotency: key("k", print), ..message(app) }).await;
+        bench.stored(NewMessage { idempotency: key("k", digest), ..message(app) }).await;
     }
 }
 
-/// Rule 2: the key comes before anything else.
+/// Rule 2: the key is checked before anything else.
 pub async fn the_key_is_looked_at_before_the_own_id(bench: &HookBench) {
     let app = bench.of_app();
     let new = || NewEndpoint { uid: Some(uid("mine")), ..endpoint(plain()) };
@@ -113,7 +113,7 @@ pub async fn the_key_is_looked_at_before_the_own_id(bench: &HookBench) {
     assert!(found.expect("it is read").is_some());
 }
 
-/// Rule 2: what was refused is not remembered.
+/// Rule 2: a refused request is not stored.
 pub async fn a_refused_creation_is_not_remembered(bench: &HookBench) {
     let taken = bench.hook.create_application(application(Some("main")), key("k", 1)).await;
     assert!(matches!(taken.expect("answered"), Created::Taken(_)));
@@ -121,7 +121,7 @@ pub async fn a_refused_creation_is_not_remembered(bench: &HookBench) {
     assert!(matches!(made.expect("answered"), Created::New(_)));
 }
 
-/// Rule 2 for messages.
+/// Rule 2 holds for messages.
 pub async fn a_message_repeated_with_its_key_is_stored_once(bench: &HookBench) {
     bench.with(plain()).await;
     let new = || NewMessage { idempotency: key("k", 1), ..bench.message() };
@@ -139,7 +139,7 @@ pub async fn a_message_repeated_with_its_key_is_stored_once(bench: &HookBench) {
 /// Rule 2 for messages: a reused key stores nothing.
 pub async fn a_message_with_a_reused_key_is_refused(bench: &HookBench) {
     bench.with(plain()).await;
-    let new = |print| NewMessage { idempotency: key("k", print), ..bench.message() };
+    let new = |digest| NewMessage { idempotency: key("k", digest), ..bench.message() };
     let first = bench.stored(new(1)).await.0.id;
     let reply = bench.emitted(new(2)).await;
     assert_eq!(reply.outcome, EmitOutcome::KeyReused);
@@ -148,8 +148,8 @@ pub async fn a_message_with_a_reused_key_is_refused(bench: &HookBench) {
     assert!(bench.none().await.is_some_and(|due| due <= secs(30)));
 }
 
-/// Rule 2 for event types: repeating tells nobody.
-pub async fn a_repeated_event_type_tells_nobody(bench: &HookBench) {
+/// Rule 2 for event types: a repeated request reports no change.
+pub async fn a_repeated_event_type_reports_no_change(bench: &HookBench) {
     let create = async || {
         let made = bench.hook.create_event_type(event_type("a.b"), key("k", 1)).await;
         made.expect("answered")

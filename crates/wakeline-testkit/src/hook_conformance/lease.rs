@@ -1,4 +1,4 @@
-//! Leases: how they expire, are extended and given back.
+//! Rules of leases: how they expire, are extended and released.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wakeline_store::hook::{AttemptOutcome, DeliveryState, DeliveryVerdict, Settl
 
 use super::{HookBench, LEASE, breaking, failure, plain, pulled, rated, scheduled, secs, success};
 
-/// Rule 7: the attempt is in the log as unknown.
+/// Rule 7: the attempt of an expired lease is logged with an unknown outcome.
 pub async fn an_expired_lease_is_logged_as_unknown(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -25,7 +25,7 @@ pub async fn an_expired_lease_is_logged_as_unknown(bench: &HookBench) {
     assert_eq!(attempt.status, None);
 }
 
-/// Rule 7: it is due, and its attempt is counted.
+/// Rule 7: a delivery whose lease expired is due, and its attempt is counted.
 pub async fn an_expired_delivery_is_due_with_its_attempt_counted(bench: &HookBench) {
     bench.with(plain()).await;
     let message = bench.emit().await;
@@ -40,7 +40,7 @@ pub async fn an_expired_delivery_is_due_with_its_attempt_counted(bench: &HookBen
     assert_eq!(attempts.iter().map(|one| one.attempt_no).collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
 
-/// Rule 7: due since its lease ended, so it has its place among others.
+/// Rule 7: such a delivery is due since its lease ended, which decides its place in the order.
 pub async fn an_expired_delivery_is_due_since_its_lease_ended(bench: &HookBench) {
     bench.with(plain()).await;
     let first = bench.emit().await;
@@ -50,7 +50,7 @@ pub async fn an_expired_delivery_is_due_since_its_lease_ended(bench: &HookBench)
     assert_eq!(bench.taken(5).await, [first, second]);
 }
 
-/// Rule 7: if its schedule is used up, it has failed.
+/// Rule 7: if its schedule is used up, the delivery has failed.
 pub async fn an_expired_last_attempt_fails_the_delivery(bench: &HookBench) {
     let id = bench.with(scheduled(&[5])).await;
     let message = bench.emit().await;
@@ -63,7 +63,7 @@ pub async fn an_expired_last_attempt_fails_the_delivery(bench: &HookBench) {
     assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Failed, 2));
 }
 
-/// An empty schedule is one attempt.
+/// A delivery with an empty schedule has one attempt.
 pub async fn an_empty_schedule_is_one_attempt(bench: &HookBench) {
     let id = bench.with(scheduled(&[])).await;
     let message = bench.emit().await;
@@ -73,7 +73,7 @@ pub async fn an_empty_schedule_is_one_attempt(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Failed);
 }
 
-/// Rule 7: an expired lease says nothing about its endpoint.
+/// Rule 7: an expired lease is not a failure of its endpoint.
 pub async fn an_expired_lease_is_no_failure(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     bench.emit().await;
@@ -85,7 +85,7 @@ pub async fn an_expired_lease_is_no_failure(bench: &HookBench) {
     assert_eq!((shown.paused_for, shown.failing_since), (None, None));
 }
 
-/// Rule 1 of settling: at the very end it is over.
+/// Rule 1 of settling: a lease has expired at the very moment of its end.
 pub async fn an_expired_lease_cannot_settle(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -97,7 +97,7 @@ pub async fn an_expired_lease_cannot_settle(bench: &HookBench) {
     assert_eq!(bench.settle(success(item.token)).await.state, SettledState::Stale);
 }
 
-/// Until then it counts.
+/// Until its end a lease is valid.
 pub async fn a_lease_counts_until_its_end(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
@@ -107,7 +107,7 @@ pub async fn a_lease_counts_until_its_end(bench: &HookBench) {
     bench.deliver(&item).await;
 }
 
-/// Rule 7 of settling: an extension moves the end.
+/// Rule 7 of settling: an extension moves the end of a lease.
 pub async fn an_extension_moves_the_end(bench: &HookBench) {
     let id = bench.with(pulled()).await;
     bench.emit_many(2).await;
@@ -120,7 +120,7 @@ pub async fn an_extension_moves_the_end(bench: &HookBench) {
     bench.deliver(&got[0]).await;
 }
 
-/// Rule 7 of settling: only unexpired leases.
+/// Rule 7 of settling: only unexpired leases are extended.
 pub async fn an_expired_lease_cannot_be_extended(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(3).await;
@@ -135,7 +135,7 @@ pub async fn an_expired_lease_cannot_be_extended(bench: &HookBench) {
     assert_eq!(extended.expect("answered"), [false]);
 }
 
-/// Rule 7 of settling: as if the claim had not been.
+/// Rule 7 of settling: a release undoes the claim.
 pub async fn a_release_is_as_if_the_claim_had_not_been(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
@@ -151,7 +151,7 @@ pub async fn a_release_is_as_if_the_claim_had_not_been(bench: &HookBench) {
     assert_eq!(bench.attempts(ids[0]).await, []);
 }
 
-/// A released retry is still that retry.
+/// A released retry keeps its attempt number and due time.
 pub async fn a_released_retry_keeps_number_and_time(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -167,7 +167,7 @@ pub async fn a_released_retry_keeps_number_and_time(bench: &HookBench) {
     assert_eq!((item.attempt_no, item.scheduled_no), (2, 2));
 }
 
-/// Stale tokens are passed over.
+/// Releases with stale tokens are ignored.
 pub async fn a_stale_release_is_passed_over(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
@@ -181,7 +181,7 @@ pub async fn a_stale_release_is_passed_over(bench: &HookBench) {
     bench.deliver(&again).await;
 }
 
-/// A lease that was given back is over.
+/// A released lease has ended.
 pub async fn a_released_lease_cannot_settle(bench: &HookBench) {
     bench.with(plain()).await;
     let message = bench.emit().await;
@@ -191,7 +191,7 @@ pub async fn a_released_lease_cannot_settle(bench: &HookBench) {
     assert_eq!(bench.taken(1).await, [message]);
 }
 
-/// A token is for its own delivery.
+/// A token is valid for its own delivery only.
 pub async fn tokens_are_not_exchanged(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(2).await;
@@ -204,7 +204,7 @@ pub async fn tokens_are_not_exchanged(bench: &HookBench) {
     assert_eq!(bench.settle(failure(unknown)).await.state, SettledState::Stale);
 }
 
-/// Giving back does not give the rate back.
+/// A released attempt still counts for the rate limit.
 pub async fn a_release_does_not_give_the_rate_back(bench: &HookBench) {
     bench.with(rated(1)).await;
     bench.emit().await;
@@ -215,7 +215,7 @@ pub async fn a_release_does_not_give_the_rate_back(bench: &HookBench) {
     assert_eq!(bench.one().await.attempt_no, 1);
 }
 
-/// A read tells that an attempt is under way.
+/// Reading a leased delivery shows that an attempt is in flight.
 pub async fn a_leased_delivery_is_in_flight(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;

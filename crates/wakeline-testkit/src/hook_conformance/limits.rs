@@ -1,4 +1,4 @@
-//! Claims that give some applications no more than so much.
+//! Rules of claims that limit how much some applications get.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EndpointOptions, 
 use wakeline_store::hook::{ApplicationLimit, Created, DeliveryClaim, DeliveryClaimed};
 
 use super::{
-    HookBench, application, ask, ask_fresh, endpoint, fifo, items, message, messages_of, plain,
-    push, secs,
+    HookBench, application, endpoint, fifo, items, message, messages_of, plain, push, request,
+    request_fresh, secs,
 };
 
-/// Another application with one endpoint.
+/// Creates another application with one endpoint.
 async fn other(bench: &HookBench, options: EndpointOptions) -> (ApplicationId, EndpointId) {
     let app = bench.application(application(None)).await;
     let made = bench.hook.create_endpoint(&ApplicationRef::Id(app), endpoint(options), None).await;
@@ -24,17 +24,17 @@ async fn emit_to(bench: &HookBench, app: ApplicationId) -> HookMessageId {
     bench.stored(message(app)).await.0.id
 }
 
-/// A claim of one ask in which the bench's application gets so many groups.
+/// A claim of one request in which the application of the bench gets at most this number of groups.
 fn limited(bench: &HookBench, attempts: usize, groups: u32) -> DeliveryClaim {
     let limits = vec![ApplicationLimit { application: bench.app, groups }];
-    DeliveryClaim { limits, ..push(vec![ask(attempts)]) }
+    DeliveryClaim { limits, ..push(vec![request(attempts)]) }
 }
 
 fn given(answer: &DeliveryClaimed) -> Vec<HookMessageId> {
     messages_of(&items(&answer.groups[0]))
 }
 
-/// Rule 12: however many of its endpoints are due before those of others.
+/// Rule 12: the limit holds however many of its endpoints were due before those of others.
 pub async fn a_limited_application_leaves_the_claim_to_others(bench: &HookBench) {
     for _ in 0..40 {
         bench.with(plain()).await;
@@ -46,7 +46,7 @@ pub async fn a_limited_application_leaves_the_claim_to_others(bench: &HookBench)
     assert_eq!(given(&bench.claim(limited(bench, 8, 0)).await), [message]);
 }
 
-/// Rule 12: it gets what the limit leaves it, and others the rest.
+/// Rule 12: the application gets as much as its limit allows, and others get the rest.
 pub async fn a_limited_application_gets_as_much_as_its_limit(bench: &HookBench) {
     for _ in 0..20 {
         bench.with(plain()).await;
@@ -63,7 +63,7 @@ pub async fn a_limited_application_gets_as_much_as_its_limit(bench: &HookBench) 
     assert_eq!(others[0].items[0].message, message);
 }
 
-/// Rule 12: one endpoint gives no more than the limit either.
+/// Rule 12: one endpoint alone does not exceed the limit either.
 pub async fn a_limit_holds_for_one_endpoint_with_much_to_give(bench: &HookBench) {
     bench.with(plain()).await;
     let ids = bench.emit_many(5).await;
@@ -71,7 +71,7 @@ pub async fn a_limit_holds_for_one_endpoint_with_much_to_give(bench: &HookBench)
     assert_eq!(bench.taken(5).await, ids[2..], "the rest stayed due");
 }
 
-/// Rule 12: so that nobody claims in circles.
+/// Rule 12: held-back deliveries are not reported as due, because the caller would claim in a loop.
 pub async fn what_a_limit_holds_back_is_not_in_sight(bench: &HookBench) {
     for options in [plain(), fifo(1)] {
         bench.with(options).await;
@@ -86,7 +86,7 @@ pub async fn what_a_limit_holds_back_is_not_in_sight(bench: &HookBench) {
     assert!(!bench.take(1).await.is_empty(), "another claim finds it");
 }
 
-/// Rule 12: the others' next delivery is.
+/// Rule 12: the next delivery of other applications is reported.
 pub async fn what_others_have_later_is_in_sight_past_a_limit(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(3).await;
@@ -99,7 +99,7 @@ pub async fn what_others_have_later_is_in_sight_past_a_limit(bench: &HookBench) 
     assert_eq!(answer.next_due, Some(secs(7)));
 }
 
-/// Rule 12: a group in strict order is one.
+/// Rule 12: a group in strict order counts as one.
 pub async fn a_group_in_order_counts_as_one_against_a_limit(bench: &HookBench) {
     bench.with(fifo(3)).await;
     bench.with(fifo(3)).await;
@@ -109,7 +109,7 @@ pub async fn a_group_in_order_counts_as_one_against_a_limit(bench: &HookBench) {
     assert_eq!(given(&answer), ids);
 }
 
-/// Rule 12: of attempts for first ones only, too.
+/// Rule 12: the limit also holds for slots that are reserved for first attempts.
 pub async fn a_limit_holds_for_first_attempts(bench: &HookBench) {
     for _ in 0..5 {
         bench.with(plain()).await;
@@ -117,7 +117,7 @@ pub async fn a_limit_holds_for_first_attempts(bench: &HookBench) {
     bench.emit().await;
     let (quiet, _) = other(bench, plain()).await;
     let message = emit_to(bench, quiet).await;
-    let fresh = DeliveryClaim { asks: vec![ask_fresh(4, 4)], ..limited(bench, 4, 0) };
+    let fresh = DeliveryClaim { requests: vec![request_fresh(4, 4)], ..limited(bench, 4, 0) };
     let answer = bench.claim(fresh).await;
     assert_eq!(given(&answer), [message]);
     assert_ne!(answer.next_due, Some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Attempts that somebody asked for.
+//! Rules of manual attempts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wakeline_store::hook::{
 
 use super::{HookBench, application, plain, secs, uid};
 
-/// Resends, and takes the attempt.
+/// Resends a delivery and claims the attempt.
 async fn again(bench: &HookBench, message: HookMessageId, to: EndpointId) -> DeliveryItem {
     assert_eq!(bench.resend(message, to).await, ResendOutcome::Due);
     let item = bench.one().await;
@@ -18,7 +18,7 @@ async fn again(bench: &HookBench, message: HookMessageId, to: EndpointId) -> Del
     item
 }
 
-/// Rule 1: one manual attempt, now.
+/// Rule 1: a resend is one manual attempt, due now.
 pub async fn a_resend_is_one_attempt_now(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -33,7 +33,7 @@ pub async fn a_resend_is_one_attempt_now(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 3 of settling: failed stays failed.
+/// Rule 3 of settling: a failed delivery stays failed.
 pub async fn a_failed_manual_attempt_leaves_a_failed_delivery_failed(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -44,7 +44,7 @@ pub async fn a_failed_manual_attempt_leaves_a_failed_delivery_failed(bench: &Hoo
     assert_eq!(bench.attempts(message).await.len(), 2);
 }
 
-/// Rule 3 of settling: delivered stays delivered.
+/// Rule 3 of settling: a delivered delivery stays delivered.
 pub async fn a_failed_manual_attempt_leaves_a_delivered_delivery_delivered(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -56,7 +56,7 @@ pub async fn a_failed_manual_attempt_leaves_a_delivered_delivery_delivered(bench
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 3 of settling: the planned attempt comes at its time.
+/// Rule 3 of settling: the planned attempt is made at its time.
 pub async fn a_failed_manual_attempt_does_not_touch_the_schedule(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -77,7 +77,7 @@ pub async fn a_failed_manual_attempt_does_not_touch_the_schedule(bench: &HookBen
     assert_eq!(item.trigger, Trigger::Scheduled);
 }
 
-/// Rule 3 of settling: one that had nothing planned is tried again by schedule.
+/// Rule 3 of settling: a delivery without a planned attempt is retried by schedule.
 pub async fn a_manual_attempt_may_begin_a_retry(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -90,7 +90,7 @@ pub async fn a_manual_attempt_may_begin_a_retry(bench: &HookBench) {
     assert_eq!((item.trigger, item.attempt_no, item.scheduled_no), (Trigger::Scheduled, 3, 2));
 }
 
-/// A success is the end of the schedule.
+/// A successful manual attempt ends the schedule.
 pub async fn a_successful_manual_attempt_ends_the_delivery(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -103,7 +103,7 @@ pub async fn a_successful_manual_attempt_ends_the_delivery(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Delivered);
 }
 
-/// Rule 7 of claiming: an expired manual attempt goes back.
+/// Rule 7 of claiming: after an expired manual attempt, the delivery is as it was before.
 pub async fn an_expired_manual_attempt_goes_back(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let failed = bench.failed().await;
@@ -134,7 +134,7 @@ pub async fn a_released_manual_attempt_stays_manual(bench: &HookBench) {
     assert_eq!(bench.ends(&item, DeliveryVerdict::Failed).await, SettledState::Failed);
 }
 
-/// Asking twice is asking once.
+/// Two resends in a row cause one attempt.
 pub async fn resending_twice_is_one_attempt(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -144,7 +144,7 @@ pub async fn resending_twice_is_one_attempt(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 1: cancelled ones too.
+/// Rule 1: a cancelled delivery can be resent.
 pub async fn a_cancelled_delivery_can_be_resent(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -156,7 +156,7 @@ pub async fn a_cancelled_delivery_can_be_resent(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Delivered);
 }
 
-/// One attempt at a time.
+/// A delivery has one attempt in flight at a time.
 pub async fn a_delivery_under_way_cannot_be_resent(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -166,7 +166,7 @@ pub async fn a_delivery_under_way_cannot_be_resent(bench: &HookBench) {
     assert_eq!(bench.none().await, None, "nothing changed");
 }
 
-/// Rule 1: its payload must be there.
+/// Rule 1: the payload must still exist.
 pub async fn a_message_without_its_payload_cannot_be_resent(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -176,7 +176,7 @@ pub async fn a_message_without_its_payload_cannot_be_resent(bench: &HookBench) {
     assert_eq!(bench.state(message, id).await, DeliveryState::Failed);
 }
 
-/// Rule 1: its endpoint must be there and on.
+/// Rule 1: the endpoint must exist and be enabled.
 pub async fn a_resend_needs_its_endpoint(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -187,7 +187,7 @@ pub async fn a_resend_needs_its_endpoint(bench: &HookBench) {
     assert_eq!(bench.resend(message, id).await, ResendOutcome::Missing);
 }
 
-/// What was never to be delivered is not resent.
+/// A message that was never to be delivered to an endpoint is not resent to it.
 pub async fn a_resend_needs_a_delivery(bench: &HookBench) {
     let message = bench.emit().await;
     let id = bench.with(plain()).await;
@@ -198,14 +198,14 @@ pub async fn a_resend_needs_a_delivery(bench: &HookBench) {
     assert_eq!(bench.resend(known, EndpointId::generate()).await, ResendOutcome::Missing);
     let other = ApplicationRef::Id(bench.application(application(None)).await);
     let (message, to) = (MessageRef::Id(known), EndpointRef::Id(id));
-    let foreign = bench.hook.resend(&other, &message, &to).await.expect("answered");
-    assert_eq!(foreign.0, ResendOutcome::Missing, "of another application");
-    let nobody = ApplicationRef::Own(uid("nobody"));
-    let foreign = bench.hook.resend(&nobody, &message, &to).await.expect("answered");
-    assert_eq!(foreign.0, ResendOutcome::Missing);
+    let outcome = bench.hook.resend(&other, &message, &to).await.expect("answered");
+    assert_eq!(outcome.0, ResendOutcome::Missing, "of another application");
+    let unknown = ApplicationRef::Own(uid("unknown"));
+    let outcome = bench.hook.resend(&unknown, &message, &to).await.expect("answered");
+    assert_eq!(outcome.0, ResendOutcome::Missing);
 }
 
-/// Rule 3 of claiming: behind all others.
+/// Rule 3 of claiming: manual attempts are claimed after all others.
 pub async fn manual_attempts_come_after_all_others(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let failed = bench.failed().await;
@@ -220,7 +220,7 @@ pub async fn manual_attempts_come_after_all_others(bench: &HookBench) {
     assert_eq!(bench.taken(5).await, [retried, fresh, failed]);
 }
 
-/// A waiting delivery that is resent goes now.
+/// A waiting delivery that is resent is due now.
 pub async fn a_retry_can_be_brought_forward(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -234,7 +234,7 @@ pub async fn a_retry_can_be_brought_forward(bench: &HookBench) {
     again(bench, message, id).await;
 }
 
-/// By the user's own ids.
+/// A resend accepts the user's own ids.
 pub async fn a_resend_may_use_own_ids(bench: &HookBench) {
     let new =
         wakeline_store::hook::NewEndpoint { uid: Some(uid("mine")), ..super::endpoint(plain()) };
@@ -247,7 +247,7 @@ pub async fn a_resend_may_use_own_ids(bench: &HookBench) {
     let app = ApplicationRef::Own(uid("main"));
     let (outcome, changes) = bench.hook.resend(&app, &message, &to).await.expect("answered");
     assert_eq!(outcome, ResendOutcome::Due);
-    let told = super::told(&changes, &wakeline_core::HookLine::Push);
-    assert_eq!(told, Some(Duration::ZERO));
+    let due = super::earliest_due(&changes, &wakeline_core::HookLine::Push);
+    assert_eq!(due, Some(Duration::ZERO));
     bench.one().await;
 }

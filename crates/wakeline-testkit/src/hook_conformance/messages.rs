@@ -1,4 +1,4 @@
-//! Messages, and whom they reach.
+//! Rules of messages and their recipients.
 
 use bytes::Bytes;
 use wakeline_core::{ApplicationRef, EndpointId, EndpointOptions, EventId, MessageRef};
@@ -22,20 +22,20 @@ async fn reached(bench: &HookBench, new: NewMessage) -> Vec<EndpointId> {
     reached
 }
 
-/// Rule 1: one delivery per endpoint.
+/// Rule 1: a message has one delivery for each endpoint.
 pub async fn a_message_makes_a_delivery_per_endpoint(bench: &HookBench) {
     let (one, other) = (bench.with(plain()).await, bench.with(plain()).await);
-    let foreign = bench.application(application(None)).await;
+    let other_app = bench.application(application(None)).await;
     let made = bench
         .hook
-        .create_endpoint(&ApplicationRef::Id(foreign), endpoint(plain()), None)
+        .create_endpoint(&ApplicationRef::Id(other_app), endpoint(plain()), None)
         .await
         .expect("made");
     assert!(matches!(made, Created::New(_)));
     assert_eq!(reached(bench, bench.message()).await, [one, other]);
 }
 
-/// Rule 1: patterns match types, and none match all.
+/// Rule 1: patterns select types; an endpoint without patterns gets all types.
 pub async fn endpoints_get_the_types_they_want(bench: &HookBench) {
     let wants = async |texts: &[&str]| {
         bench.endpoint(NewEndpoint { event_types: patterns(texts), ..endpoint(plain()) }).await
@@ -52,7 +52,7 @@ pub async fn endpoints_get_the_types_they_want(bench: &HookBench) {
     assert_eq!(reached(bench, shorter).await, [all, star, other]);
 }
 
-/// Patterns mean themselves: `_` is no wildcard, and letters have their case.
+/// Patterns are literal: `_` is no wildcard, and upper and lower case differ.
 pub async fn patterns_are_taken_literally(bench: &HookBench) {
     let wants = async |text: &str| {
         bench.endpoint(NewEndpoint { event_types: patterns(&[text]), ..endpoint(plain()) }).await
@@ -66,8 +66,8 @@ pub async fn patterns_are_taken_literally(bench: &HookBench) {
     assert_eq!(reached(bench, of("a.b")).await, [dot]);
 }
 
-/// Rule 1: channels must meet.
-pub async fn channels_must_meet(bench: &HookBench) {
+/// Rule 1: an endpoint with channels gets messages that share one with it.
+pub async fn channels_must_have_one_in_common(bench: &HookBench) {
     let wants = async |texts: &[&str]| {
         bench.endpoint(NewEndpoint { channels: channels(texts), ..endpoint(plain()) }).await
     };
@@ -80,7 +80,7 @@ pub async fn channels_must_meet(bench: &HookBench) {
     assert_eq!(reached(bench, of(&["xy"])).await, [all]);
 }
 
-/// Rule 1: type and channel, both.
+/// Rule 1: type and channel must both match.
 pub async fn types_and_channels_must_both_fit(bench: &HookBench) {
     let new = NewEndpoint {
         event_types: patterns(&["a"]),
@@ -98,7 +98,7 @@ pub async fn types_and_channels_must_both_fit(bench: &HookBench) {
     assert_eq!(reached(bench, of("a", "x")).await, [id]);
 }
 
-/// Rule 1: switched off, it gets nothing new.
+/// Rule 1: a disabled endpoint gets no new messages.
 pub async fn disabled_endpoints_get_no_new_messages(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.switch(id, false).await;
@@ -107,8 +107,8 @@ pub async fn disabled_endpoints_get_no_new_messages(bench: &HookBench) {
     assert_eq!(bench.none().await, None, "what came meanwhile is not for it");
 }
 
-/// Rule 2: exactly that endpoint, whatever its filters.
-pub async fn only_reaches_its_endpoint_whatever_its_filters(bench: &HookBench) {
+/// Rule 2: a message for one endpoint is delivered to it whatever its filters are, and to no other.
+pub async fn a_message_for_one_endpoint_reaches_it_whatever_its_filters(bench: &HookBench) {
     bench.with(plain()).await;
     let new = NewEndpoint {
         event_types: patterns(&["other"]),
@@ -119,9 +119,9 @@ pub async fn only_reaches_its_endpoint_whatever_its_filters(bench: &HookBench) {
     assert_eq!(reached(bench, NewMessage { only: Some(id), ..bench.message() }).await, [id]);
 }
 
-/// Rule 2: even if it is switched off: then the delivery waits.
-pub async fn only_reaches_a_disabled_endpoint_and_waits(bench: &HookBench) {
-    let disabled = Some(DisableReason::Asked);
+/// Rule 2: if that endpoint is disabled, the delivery waits.
+pub async fn a_message_for_one_disabled_endpoint_waits(bench: &HookBench) {
+    let disabled = Some(DisableReason::Requested);
     let id = bench.endpoint(NewEndpoint { disabled, ..endpoint(plain()) }).await;
     let new = NewMessage { only: Some(id), ..bench.message() };
     let message = new.id;
@@ -132,16 +132,16 @@ pub async fn only_reaches_a_disabled_endpoint_and_waits(bench: &HookBench) {
     assert_eq!(bench.taken(1).await, [message]);
 }
 
-/// Rule 2: what is not there gets nothing, and nobody else does.
-pub async fn an_unknown_only_gives_no_delivery(bench: &HookBench) {
+/// Rule 2: if that endpoint does not exist, no endpoint gets the message.
+pub async fn a_message_for_one_unknown_endpoint_has_no_delivery(bench: &HookBench) {
     bench.with(plain()).await;
     let gone = bench.with(plain()).await;
     bench.delete(gone).await;
-    let foreign = bench.application(application(None)).await;
+    let other_app = bench.application(application(None)).await;
     let of_other = endpoint(plain());
     let theirs = of_other.id;
-    let foreign = ApplicationRef::Id(foreign);
-    bench.hook.create_endpoint(&foreign, of_other, None).await.expect("made");
+    let other_app = ApplicationRef::Id(other_app);
+    bench.hook.create_endpoint(&other_app, of_other, None).await.expect("made");
     for only in [EndpointId::generate(), gone, theirs] {
         let new = NewMessage { only: Some(only), ..bench.message() };
         assert_eq!(reached(bench, new).await, []);
@@ -149,7 +149,7 @@ pub async fn an_unknown_only_gives_no_delivery(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 3: an own id is unique within the application.
+/// Rule 3: an event id is unique within its application.
 pub async fn an_event_id_is_unique_within_its_application(bench: &HookBench) {
     bench.with(plain()).await;
     let new = || NewMessage { event_id: Some(own("e-1")), ..bench.message() };
@@ -161,7 +161,7 @@ pub async fn an_event_id_is_unique_within_its_application(bench: &HookBench) {
     bench.stored(NewMessage { event_id: Some(own("e-1")), ..message(other) }).await;
 }
 
-/// Rule 3: it names its message.
+/// Rule 3: an event id identifies its message.
 pub async fn a_message_is_found_by_either_id(bench: &HookBench) {
     let new = NewMessage {
         event_id: Some(own("e-1")),
@@ -178,12 +178,12 @@ pub async fn a_message_is_found_by_either_id(bench: &HookBench) {
         assert_eq!(found.expect("it is there").payload, Some(new.payload.clone()));
     }
     let other = ApplicationRef::Id(bench.application(application(None)).await);
-    let foreign = bench.hook.message(&other, &MessageRef::Id(new.id), false).await;
-    assert_eq!(foreign.expect("it is read"), None);
+    let found = bench.hook.message(&other, &MessageRef::Id(new.id), false).await;
+    assert_eq!(found.expect("it is read"), None);
 }
 
-/// A message that nobody wants is kept.
-pub async fn a_message_for_nobody_is_stored(bench: &HookBench) {
+/// A message that matches no endpoint is stored.
+pub async fn a_message_without_endpoints_is_stored(bench: &HookBench) {
     let (stored, deliveries) = bench.stored(bench.message()).await;
     assert_eq!(deliveries, 0);
     let which = MessageRef::Id(stored.id);
@@ -191,14 +191,14 @@ pub async fn a_message_for_nobody_is_stored(bench: &HookBench) {
     assert_eq!(found, Some(stored));
 }
 
-/// A message has an application.
-pub async fn a_message_of_no_application_is_refused(bench: &HookBench) {
-    let application = ApplicationRef::Own(uid("nobody"));
+/// A message requires an existing application.
+pub async fn a_message_to_an_unknown_application_is_refused(bench: &HookBench) {
+    let application = ApplicationRef::Own(uid("unknown"));
     let reply = bench.emitted(NewMessage { application, ..bench.message() }).await;
     assert_eq!(reply.outcome, EmitOutcome::NoApplication);
 }
 
-/// Rule 4: the first message may make the application.
+/// Rule 4: the first message may create the application.
 pub async fn an_application_is_made_with_its_first_message(bench: &HookBench) {
     let new = application(Some("acme"));
     let which = ApplicationRef::Own(uid("acme"));
@@ -214,7 +214,7 @@ pub async fn an_application_is_made_with_its_first_message(bench: &HookBench) {
     assert_eq!(second.application, new.id, "it is made once");
 }
 
-/// Rule 4: with a taken own id it is the one that has it.
+/// Rule 4: if the own id is taken, the message goes to the application that has it.
 pub async fn a_taken_own_id_names_the_application_of_a_message(bench: &HookBench) {
     let to = bench.with(plain()).await;
     let new = NewMessage {
@@ -235,7 +235,7 @@ pub async fn a_message_repeated_with_its_id_is_stored_once(bench: &HookBench) {
     assert_eq!(bench.taken(5).await, [stored.id]);
 }
 
-/// Bytes are bytes.
+/// Payloads are returned byte for byte.
 pub async fn payloads_come_back_identical(bench: &HookBench) {
     bench.with(plain()).await;
     let large = Bytes::from(vec![b'x'; 1 << 20]);
@@ -248,8 +248,8 @@ pub async fn payloads_come_back_identical(bench: &HookBench) {
     }
 }
 
-/// What a claim tells of a delivery.
-pub async fn a_delivery_tells_all_about_its_message(bench: &HookBench) {
+/// A claimed delivery has all details of its message.
+pub async fn a_delivery_has_all_details_of_its_message(bench: &HookBench) {
     let options = EndpointOptions { timeout: super::secs(7), ..plain() };
     let id = bench.with(options.clone()).await;
     let new = NewMessage {
@@ -259,12 +259,12 @@ pub async fn a_delivery_tells_all_about_its_message(bench: &HookBench) {
     };
     let (stored, _) = bench.stored(new.clone()).await;
     bench.advance(3).await;
-    let answer = bench.claim(super::push(vec![super::ask(1)])).await;
+    let answer = bench.claim(super::push(vec![super::request(1)])).await;
     let group = &answer.groups[0][0];
     let target = &group.target;
     assert_eq!((target.endpoint, target.application), (id, bench.app));
     assert_eq!((target.url.as_str(), &target.options), (super::URL, &options));
-    assert_eq!(target.headers.as_ref(), b"sealed headers");
+    assert_eq!(target.headers.as_ref(), b"encrypted headers");
     assert_eq!(group.items.len(), 1);
     let item = &group.items[0];
     assert_eq!((item.message, item.created_at), (new.id, stored.created_at));

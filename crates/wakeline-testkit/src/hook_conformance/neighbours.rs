@@ -1,4 +1,4 @@
-//! One wrong command among nine that share its call: the nine are untouched.
+//! Rules of calls with one invalid command among nine valid ones: the valid ones succeed.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use wakeline_store::hook::{EmitOutcome, NewApplication, NewMessage, SettledState
 
 use super::{HookBench, application, plain, success};
 
-/// How many commands share a call, and which of them is wrong.
+/// The number of commands in a call, and the index of the invalid one.
 const CALLS: usize = 10;
 const WRONG: usize = 5;
 
-/// Counts the answers that are as they should be; only the wrong command may fail, for good.
+/// Counts the successful answers; only the invalid command may fail, with a permanent error.
 fn unharmed<T>(
     answers: Vec<Result<Result<T, StoreError>, tokio::task::JoinError>>,
     good: impl Fn(&T) -> bool,
@@ -28,7 +28,7 @@ fn unharmed<T>(
     unharmed
 }
 
-/// A message that a store cannot keep, of an application that does not exist.
+/// The invalid message belongs to an application that does not exist.
 pub async fn a_wrong_message_leaves_its_neighbours_untouched(bench: &HookBench) {
     bench.with(plain()).await;
     let emits = (0..CALLS).map(|n| {
@@ -50,7 +50,7 @@ pub async fn a_wrong_message_leaves_its_neighbours_untouched(bench: &HookBench) 
     assert!(bench.taken(2 * CALLS).await.len() >= CALLS - 1);
 }
 
-/// An attempt that says that it began before all time.
+/// The invalid attempt began before the earliest time that can be stored.
 pub async fn a_wrong_end_leaves_its_neighbours_untouched(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(CALLS).await;

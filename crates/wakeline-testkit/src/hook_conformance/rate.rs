@@ -1,4 +1,4 @@
-//! Rate and throttle.
+//! Rules of rate limits and throttles.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use wakeline_store::hook::{DeliveryState, DeliveryVerdict, SettleDelivery};
 
 use super::{HookBench, end, fifo, plain, pulled, rated, secs, success};
 
-/// Rule 1: one second's worth at once.
+/// Rule 1: the attempts of one second may be made at once.
 pub async fn a_rate_allows_one_seconds_worth_at_once(bench: &HookBench) {
     bench.with(rated(5)).await;
     bench.emit_many(12).await;
@@ -14,7 +14,7 @@ pub async fn a_rate_allows_one_seconds_worth_at_once(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(Duration::from_millis(200)));
 }
 
-/// Rule 1: then one per interval.
+/// Rule 1: after that, one attempt is allowed per interval.
 pub async fn a_rate_goes_on_by_its_interval(bench: &HookBench) {
     bench.with(rated(5)).await;
     bench.emit_many(12).await;
@@ -27,7 +27,7 @@ pub async fn a_rate_goes_on_by_its_interval(bench: &HookBench) {
     }
 }
 
-/// Rule 1: what is not used is not saved up.
+/// Rule 1: unused attempts are not saved for longer than a second.
 pub async fn an_idle_rate_saves_no_more_than_a_second(bench: &HookBench) {
     bench.with(rated(3)).await;
     bench.emit_many(9).await;
@@ -36,7 +36,7 @@ pub async fn an_idle_rate_saves_no_more_than_a_second(bench: &HookBench) {
     assert_eq!(bench.take(20).await.len(), 3);
 }
 
-/// Rule 1: one a second is one a second.
+/// Rule 1: a rate of one allows one attempt per second.
 pub async fn a_rate_of_one_is_one_a_second(bench: &HookBench) {
     bench.with(rated(1)).await;
     bench.emit_many(3).await;
@@ -47,7 +47,7 @@ pub async fn a_rate_of_one_is_one_a_second(bench: &HookBench) {
     }
 }
 
-/// Rule 4: waiting for the rate counts no attempt.
+/// Rule 4: waiting for the rate limit counts no attempt.
 pub async fn the_rate_counts_no_attempt(bench: &HookBench) {
     let id = bench.with(rated(1)).await;
     let ids = bench.emit_many(2).await;
@@ -61,7 +61,7 @@ pub async fn the_rate_counts_no_attempt(bench: &HookBench) {
     assert_eq!(bench.one().await.attempt_no, 1);
 }
 
-/// Endpoints have rates of their own.
+/// Every endpoint has its own rate limit.
 pub async fn a_rate_is_its_endpoints_own(bench: &HookBench) {
     bench.with(rated(1)).await;
     bench.with(plain()).await;
@@ -80,7 +80,7 @@ pub async fn every_attempt_counts_for_the_rate(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(Duration::from_millis(500)));
 }
 
-/// Rule 5 of claiming: a group is one attempt for the rate.
+/// Rule 5 of claiming: a group counts as one attempt for the rate limit.
 pub async fn a_group_is_one_for_the_rate(bench: &HookBench) {
     let mut options = fifo(3);
     options.rate_per_second = Some(2);
@@ -96,7 +96,7 @@ pub async fn a_group_is_one_for_the_rate(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(Duration::from_millis(500)));
 }
 
-/// An owner who fetches has a rate too.
+/// Pulled deliveries obey the rate limit as well.
 pub async fn fetching_keeps_the_rate(bench: &HookBench) {
     let mut options = pulled();
     options.rate_per_second = Some(2);
@@ -108,7 +108,7 @@ pub async fn fetching_keeps_the_rate(bench: &HookBench) {
     assert_eq!(bench.fetch(id, 9).await.len(), 2);
 }
 
-/// Rule 3: nothing until the throttle ends.
+/// Rule 3: a throttled endpoint gets nothing until the throttle ends.
 pub async fn a_throttled_endpoint_gets_nothing(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(3).await;
@@ -124,7 +124,7 @@ pub async fn a_throttled_endpoint_gets_nothing(bench: &HookBench) {
     assert_eq!(bench.taken(9).await, ids[1..]);
 }
 
-/// Rule 3: a later end wins.
+/// Rule 3: of two throttles, the one that ends later counts.
 pub async fn a_later_end_of_a_throttle_wins(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(4).await;
@@ -137,7 +137,7 @@ pub async fn a_later_end_of_a_throttle_wins(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(secs(50)));
 }
 
-/// A throttle is its endpoint's own.
+/// A throttle concerns its own endpoint only.
 pub async fn a_throttle_is_its_endpoints_own(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
@@ -148,14 +148,14 @@ pub async fn a_throttle_is_its_endpoints_own(bench: &HookBench) {
     assert_eq!(bench.take(9).await.len(), 1);
 }
 
-/// Rule 3: it survives, as the store is opened again.
+/// Rule 3: a throttle is still in effect after the store was opened again.
 pub async fn what_holds_back_survives_a_restart(bench: &HookBench) {
     bench.with(rated(1)).await;
     bench.emit_many(2).await;
     let item = bench.one().await;
     bench.settle(SettleDelivery { throttle: Some(secs(40)), ..success(item.token) }).await;
     let reopened = bench.fixture.reopened().await;
-    let claim = super::push(vec![super::ask(1)]);
+    let claim = super::push(vec![super::request(1)]);
     let answer = reopened.claim_deliveries(vec![claim]).await.expect("claimed").remove(0);
     assert!(answer.groups[0].is_empty());
     assert_eq!(answer.next_due, Some(secs(40)));

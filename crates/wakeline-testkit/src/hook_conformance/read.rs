@@ -1,14 +1,14 @@
-//! Lists and counts.
+//! Rules of lists and counts.
 
 use wakeline_core::{ApplicationId, AttemptId, EndpointId, HookMessageId};
 use wakeline_store::hook::{
-    AttemptFilter, AttemptOutcome, DeliveryState, DeliveryVerdict, EndpointStats, MessageFilter,
-    NewMessage, PageOrder, PageRequest, SettleDelivery,
+    AttemptFilter, AttemptOutcome, DeliveryState, DeliveryVerdict, EndpointStats,
+    HookMessageFilter, NewMessage, PageOrder, PageRequest, SettleDelivery,
 };
 
 use super::{HookBench, application, channels, end, event, first, message, plain, record, secs};
 
-async fn messages(bench: &HookBench, filter: MessageFilter) -> Vec<HookMessageId> {
+async fn messages(bench: &HookBench, filter: HookMessageFilter) -> Vec<HookMessageId> {
     let page = bench.hook.messages(bench.app, filter, first(100)).await.expect("listed");
     assert!(page.done);
     page.items.iter().map(|one| one.id).collect()
@@ -20,7 +20,7 @@ async fn attempts(bench: &HookBench, filter: AttemptFilter) -> Vec<AttemptId> {
     page.items.iter().map(|one| one.id).collect()
 }
 
-/// By id, page by page, with nothing twice and nothing left out.
+/// Messages are listed by id, page by page, without duplicates and without gaps.
 pub async fn messages_are_listed_page_by_page(bench: &HookBench) {
     let ids = bench.emit_many(7).await;
     for order in [PageOrder::Ascending, PageOrder::Descending] {
@@ -44,7 +44,7 @@ pub async fn messages_are_listed_page_by_page(bench: &HookBench) {
     }
 }
 
-/// Backwards: the items just before, in the list's order all the same.
+/// A backward page has the items just before, in the order of the list.
 pub async fn pages_go_backwards(bench: &HookBench) {
     let ids = bench.emit_many(6).await;
     let list = async |after: usize, order, limit| {
@@ -66,7 +66,7 @@ pub async fn pages_go_backwards(bench: &HookBench) {
     assert_eq!((got, page.done), (ids[..2].to_vec(), false), "from nowhere it is the start");
 }
 
-/// A page that is just full is done if nothing follows.
+/// A page that is exactly full is the last one if nothing follows.
 pub async fn a_page_that_is_just_full_is_done(bench: &HookBench) {
     bench.emit_many(3).await;
     let page = bench.hook.messages(bench.app, Default::default(), first(3)).await.expect("listed");
@@ -75,7 +75,7 @@ pub async fn a_page_that_is_just_full_is_done(bench: &HookBench) {
     assert_eq!((page.items.len(), page.done), (2, false));
 }
 
-/// Filters of messages.
+/// Messages are filtered by type, channel and time.
 pub async fn messages_are_listed_by_type_channel_and_time(bench: &HookBench) {
     let start = bench.now().await;
     let paid = bench.emit().await;
@@ -87,36 +87,36 @@ pub async fn messages_are_listed_by_type_channel_and_time(bench: &HookBench) {
     let late = NewMessage { channels: channels(&["x", "y"]), ..bench.message() };
     let late = bench.stored(late).await.0.id;
     let end = bench.now().await;
-    let all = MessageFilter::default;
+    let all = HookMessageFilter::default;
     assert_eq!(messages(bench, all()).await, [paid, other, late]);
     let types = vec![event("other")];
-    assert_eq!(messages(bench, MessageFilter { event_types: types, ..all() }).await, [other]);
+    assert_eq!(messages(bench, HookMessageFilter { event_types: types, ..all() }).await, [other]);
     let types = vec![event("other"), event(super::PAID)];
-    let both = MessageFilter { event_types: types, ..all() };
+    let both = HookMessageFilter { event_types: types, ..all() };
     assert_eq!(messages(bench, both).await, [paid, other, late]);
     let channel = channels(&["y"]).pop();
-    assert_eq!(messages(bench, MessageFilter { channel, ..all() }).await, [late]);
+    assert_eq!(messages(bench, HookMessageFilter { channel, ..all() }).await, [late]);
     let before = Some(middle);
-    assert_eq!(messages(bench, MessageFilter { before, ..all() }).await, [paid]);
+    assert_eq!(messages(bench, HookMessageFilter { before, ..all() }).await, [paid]);
     let after = Some(middle);
-    assert_eq!(messages(bench, MessageFilter { after, ..all() }).await, [late]);
-    let between = MessageFilter { after: Some(start), before: Some(end), ..all() };
+    assert_eq!(messages(bench, HookMessageFilter { after, ..all() }).await, [late]);
+    let between = HookMessageFilter { after: Some(start), before: Some(end), ..all() };
     assert_eq!(messages(bench, between).await, [other]);
 }
 
-/// Those with a delivery for an endpoint.
+/// Messages are filtered by an endpoint that has a delivery of them.
 pub async fn messages_are_listed_by_endpoint(bench: &HookBench) {
     bench.emit().await;
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
-    let filter = MessageFilter { endpoint: Some(id), ..MessageFilter::default() };
+    let filter = HookMessageFilter { endpoint: Some(id), ..HookMessageFilter::default() };
     assert_eq!(messages(bench, filter).await, ids);
-    let nobody = Some(EndpointId::generate());
-    let filter = MessageFilter { endpoint: nobody, ..MessageFilter::default() };
+    let unknown = Some(EndpointId::generate());
+    let filter = HookMessageFilter { endpoint: unknown, ..HookMessageFilter::default() };
     assert_eq!(messages(bench, filter).await, []);
 }
 
-/// Filters hold on every page.
+/// A filter applies to every page.
 pub async fn filters_hold_on_every_page(bench: &HookBench) {
     let mut wanted = Vec::new();
     for n in 0..9 {
@@ -126,7 +126,7 @@ pub async fn filters_hold_on_every_page(bench: &HookBench) {
             wanted.push(id);
         }
     }
-    let filter = MessageFilter { event_types: vec![event("rare")], ..Default::default() };
+    let filter = HookMessageFilter { event_types: vec![event("rare")], ..Default::default() };
     let page = bench.hook.messages(bench.app, filter.clone(), first(2)).await.expect("listed");
     assert_eq!(page.items.iter().map(|one| one.id).collect::<Vec<_>>(), wanted[..2]);
     assert!(!page.done);
@@ -136,14 +136,14 @@ pub async fn filters_hold_on_every_page(bench: &HookBench) {
     assert!(page.done);
 }
 
-/// Payloads and answers come on request.
+/// Payloads and responses are returned on request.
 pub async fn content_comes_on_request(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit().await;
     let item = bench.one().await;
     bench.deliver(&item).await;
     for with_content in [false, true] {
-        let filter = MessageFilter { with_content, ..MessageFilter::default() };
+        let filter = HookMessageFilter { with_content, ..HookMessageFilter::default() };
         let page = bench.hook.messages(bench.app, filter, first(5)).await.expect("listed");
         assert_eq!(page.items[0].payload.is_some(), with_content);
         let filter = AttemptFilter { with_content, ..AttemptFilter::default() };
@@ -152,7 +152,7 @@ pub async fn content_comes_on_request(bench: &HookBench) {
     }
 }
 
-/// Applications do not see each other.
+/// A list contains objects of one application only.
 pub async fn lists_are_of_one_application(bench: &HookBench) {
     bench.with(plain()).await;
     let id = bench.emit().await;
@@ -160,19 +160,19 @@ pub async fn lists_are_of_one_application(bench: &HookBench) {
     bench.deliver(&item).await;
     let other = bench.application(application(None)).await;
     bench.stored(message(other)).await;
-    assert_eq!(messages(bench, MessageFilter::default()).await, [id]);
+    assert_eq!(messages(bench, HookMessageFilter::default()).await, [id]);
     let page = bench.hook.attempts(other, Default::default(), first(5)).await.expect("listed");
     assert!(page.items.is_empty() && page.done);
     let attempt = item.token.attempt;
     assert_eq!(bench.hook.attempt(other, attempt).await.expect("it is read"), None);
     let page = bench.hook.deliveries(other, id, first(5)).await.expect("listed");
     assert!(page.items.is_empty());
-    let nobody = ApplicationId::generate();
-    let page = bench.hook.messages(nobody, Default::default(), first(5)).await.expect("listed");
+    let unknown = ApplicationId::generate();
+    let page = bench.hook.messages(unknown, Default::default(), first(5)).await.expect("listed");
     assert!(page.items.is_empty() && page.done);
 }
 
-/// A delivery per endpoint, in pages.
+/// The deliveries of a message are listed by endpoint, in pages.
 pub async fn deliveries_are_listed_by_endpoint(bench: &HookBench) {
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -191,13 +191,13 @@ pub async fn deliveries_are_listed_by_endpoint(bench: &HookBench) {
     assert_eq!(list(down).await, (vec![ids[3]], false));
 }
 
-/// Some messages, one endpoint.
+/// Deliveries of some messages to one endpoint are returned in the order of the messages.
 pub async fn deliveries_to_one_endpoint_come_in_order(bench: &HookBench) {
     let before = bench.emit().await;
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
-    let asked = vec![ids[1], before, ids[0], HookMessageId::generate()];
-    let found = bench.hook.deliveries_to(id, asked).await.expect("read");
+    let requested = vec![ids[1], before, ids[0], HookMessageId::generate()];
+    let found = bench.hook.deliveries_to(id, requested).await.expect("read");
     let got: Vec<_> = found.iter().map(|one| one.as_ref().map(|one| one.message)).collect();
     assert_eq!(got, [Some(ids[1]), None, Some(ids[0]), None]);
     let first = found[2].as_ref().expect("it is there");
@@ -206,8 +206,8 @@ pub async fn deliveries_to_one_endpoint_come_in_order(bench: &HookBench) {
     assert_eq!((first.created_at, first.next_attempt_at), (now, Some(now)));
 }
 
-/// How deliveries stand, counted.
-pub async fn stats_count_how_deliveries_stand(bench: &HookBench) {
+/// Deliveries are counted by state.
+pub async fn stats_count_deliveries_by_state(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.emit().await;
     let item = bench.one().await;
@@ -228,11 +228,11 @@ pub async fn stats_count_how_deliveries_stand(bench: &HookBench) {
     assert_eq!(stats(bench.app, id, None).await, all);
     let other = bench.application(application(None)).await;
     assert_eq!(stats(other, id, None).await, EndpointStats::default());
-    let nobody = EndpointId::generate();
-    assert_eq!(stats(bench.app, nobody, None).await, EndpointStats::default());
+    let unknown = EndpointId::generate();
+    assert_eq!(stats(bench.app, unknown, None).await, EndpointStats::default());
 }
 
-/// Attempts with many faces: succeeded, failed with a status, without one, unknown.
+/// Makes attempts of all kinds: succeeded, failed with a status, failed without one, unknown.
 async fn several(bench: &HookBench) -> [AttemptId; 4] {
     let ids = bench.emit_many(4).await;
     let mut attempts = Vec::new();
@@ -250,7 +250,7 @@ async fn several(bench: &HookBench) -> [AttemptId; 4] {
     [0, 1, 2, 3].map(|n| attempts[n].token.attempt)
 }
 
-/// Attempts by outcome: unknown ones count as failed too.
+/// Attempts are filtered by outcome: unknown ones count as failed too.
 pub async fn attempts_are_listed_by_outcome(bench: &HookBench) {
     bench.with(plain()).await;
     let [ok, refused, silent, unknown] = several(bench).await;
@@ -263,7 +263,7 @@ pub async fn attempts_are_listed_by_outcome(bench: &HookBench) {
     assert_eq!(attempts(bench, Default::default()).await, [ok, refused, silent, unknown]);
 }
 
-/// Attempts by the hundred of their status.
+/// Attempts are filtered by the hundreds of their status.
 pub async fn attempts_are_listed_by_status(bench: &HookBench) {
     bench.with(plain()).await;
     let [ok, refused, silent, unknown] = several(bench).await;
@@ -276,14 +276,14 @@ pub async fn attempts_are_listed_by_status(bench: &HookBench) {
     assert_eq!(by(0).await, [silent, unknown]);
 }
 
-/// Attempts by message, endpoint, type and channel.
+/// Attempts are filtered by message, endpoint, type and channel.
 pub async fn attempts_are_listed_by_what_they_are_of(bench: &HookBench) {
     let (one, other) = (bench.with(plain()).await, bench.with(plain()).await);
     bench.emit().await;
     let odd =
         NewMessage { event_type: event("odd"), channels: channels(&["x"]), ..bench.message() };
     let odd = bench.stored(odd).await.0.id;
-    let answer = bench.claim(super::push(vec![super::ask(9)])).await;
+    let answer = bench.claim(super::push(vec![super::request(9)])).await;
     let mut all = Vec::new();
     for group in &answer.groups[0] {
         let item = &group.items[0];
@@ -307,7 +307,7 @@ pub async fn attempts_are_listed_by_what_they_are_of(bench: &HookBench) {
     assert_eq!(attempts(bench, filter).await, pick(&|to, message| to == one && message == odd));
 }
 
-/// Attempts by the time they began.
+/// Attempts are filtered by the time at which they began.
 pub async fn attempts_are_listed_by_time(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(3).await;
@@ -331,7 +331,7 @@ pub async fn attempts_are_listed_by_time(bench: &HookBench) {
     assert_eq!(attempts(bench, between).await, [all[1].0]);
 }
 
-/// Attempts in pages, both ways.
+/// Attempts are listed in pages, in both directions.
 pub async fn attempts_are_listed_page_by_page(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(5).await;
@@ -359,7 +359,7 @@ pub async fn attempts_are_listed_page_by_page(bench: &HookBench) {
     assert_eq!(list(back).await, (vec![ids[3], ids[2]], false));
 }
 
-/// Attempts with nothing special read back the same one by one.
+/// An attempt that is read alone is the same as in a list.
 pub async fn an_attempt_reads_the_same_alone(bench: &HookBench) {
     bench.with(plain()).await;
     several(bench).await;

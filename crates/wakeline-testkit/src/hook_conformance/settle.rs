@@ -1,4 +1,4 @@
-//! How attempts end.
+//! Rules of settling attempts.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use wakeline_store::hook::{
 
 use super::{HookBench, before, breaking, end, failure, plain, secs, success};
 
-/// Rule 2: as it was told.
-pub async fn an_attempt_is_logged_as_it_was_told(bench: &HookBench) {
+/// Rule 2: an attempt is logged as the caller reported it.
+pub async fn an_attempt_is_logged_as_it_was_reported(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
     let item = bench.one().await;
@@ -45,7 +45,7 @@ pub async fn an_attempt_is_logged_as_it_was_told(bench: &HookBench) {
     assert_eq!(bench.attempts(message).await, vec![expected]);
 }
 
-/// Rule 3: it has arrived.
+/// Rule 3: a delivered delivery has ended.
 pub async fn a_delivered_delivery_is_done(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -59,7 +59,7 @@ pub async fn a_delivered_delivery_is_done(bench: &HookBench) {
     assert_eq!(bench.attempts(message).await[0].outcome, AttemptOutcome::Succeeded);
 }
 
-/// Rule 3: again at its time, and never before.
+/// Rule 3: a retry is due at its time and never before.
 pub async fn a_retry_is_due_at_its_time(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -77,7 +77,7 @@ pub async fn a_retry_is_due_at_its_time(bench: &HookBench) {
     }
 }
 
-/// Rule 3: it has failed for good.
+/// Rule 3: a failed delivery has ended.
 pub async fn a_failed_delivery_is_over(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.failed().await;
@@ -86,7 +86,7 @@ pub async fn a_failed_delivery_is_over(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// One call, answers of their own.
+/// Every settlement of a call has its own answer.
 pub async fn several_ends_have_answers_of_their_own(bench: &HookBench) {
     bench.with(plain()).await;
     bench.emit_many(4).await;
@@ -105,7 +105,7 @@ pub async fn several_ends_have_answers_of_their_own(bench: &HookBench) {
     assert_eq!(states, [Delivered, Retrying, Failed, Stale]);
 }
 
-/// Rule 1: an attempt ends once.
+/// Rule 1: an attempt is settled once.
 pub async fn an_attempt_ends_once(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let message = bench.emit().await;
@@ -116,7 +116,7 @@ pub async fn an_attempt_ends_once(bench: &HookBench) {
     assert_eq!(bench.attempts(message).await.len(), 1);
 }
 
-/// Rule 1: a stale end says nothing about the endpoint either.
+/// Rule 1: a settlement with a stale token does not affect the endpoint either.
 pub async fn a_stale_end_changes_nothing(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     bench.emit().await;
@@ -131,7 +131,7 @@ pub async fn a_stale_end_changes_nothing(bench: &HookBench) {
     bench.one().await;
 }
 
-/// Rule 5: gone is gone.
+/// Rule 5: an endpoint that answers that it is gone is disabled.
 pub async fn an_endpoint_that_is_gone_is_disabled(bench: &HookBench) {
     let id = bench.with(plain()).await;
     let ids = bench.emit_many(2).await;
@@ -155,10 +155,10 @@ pub async fn a_disabled_endpoint_is_not_disabled_again(bench: &HookBench) {
     bench.switch(id, false).await;
     let gone = SettleDelivery { gone: true, ..end(item.token, DeliveryVerdict::Failed) };
     assert_eq!(bench.settle(gone).await.disabled, None);
-    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Asked));
+    assert_eq!(bench.shown(id).await.disabled, Some(DisableReason::Requested));
 }
 
-/// Rule 5: since when it does nothing but fail.
+/// Rule 5: an endpoint shows the time since which all its attempts have failed.
 pub async fn failing_since_is_the_first_failure(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.emit().await;
@@ -178,7 +178,7 @@ pub async fn failing_since_is_the_first_failure(bench: &HookBench) {
     assert_eq!(bench.shown(id).await.failing_since, None);
 }
 
-/// Rule 5: nothing but failures for too long.
+/// Rule 5: an endpoint whose attempts have all failed for too long is disabled.
 pub async fn failing_for_too_long_disables(bench: &HookBench) {
     let id = bench.with(EndpointOptions { disable_after: Some(secs(100)), ..plain() }).await;
     bench.emit().await;
@@ -196,8 +196,8 @@ pub async fn failing_for_too_long_disables(bench: &HookBench) {
     assert_eq!(bench.none().await, None);
 }
 
-/// Rule 5: a success between starts anew.
-pub async fn a_success_starts_the_time_anew(bench: &HookBench) {
+/// Rule 5: a success restarts that time.
+pub async fn a_success_restarts_the_time_of_failing(bench: &HookBench) {
     bench.with(EndpointOptions { disable_after: Some(secs(100)), ..plain() }).await;
     bench.emit_many(2).await;
     let item = bench.one().await;
@@ -210,8 +210,8 @@ pub async fn a_success_starts_the_time_anew(bench: &HookBench) {
     assert_eq!(bench.settle(failure(item.token)).await.disabled, None);
 }
 
-/// Rule 5: switching on forgets the failures.
-pub async fn switching_on_forgets_the_failures(bench: &HookBench) {
+/// Rule 5: enabling an endpoint resets its failures.
+pub async fn enabling_resets_the_failures(bench: &HookBench) {
     let options = EndpointOptions { disable_after: Some(secs(100)), ..plain() };
     let id = bench.with(options).await;
     bench.emit().await;
@@ -227,8 +227,8 @@ pub async fn switching_on_forgets_the_failures(bench: &HookBench) {
     assert_eq!(bench.settle(failure(item.token)).await.disabled, None);
 }
 
-/// Rule 5: other samples do not disable.
-pub async fn what_says_nothing_does_not_disable(bench: &HookBench) {
+/// Rule 5: attempts without a sample do not disable an endpoint.
+pub async fn an_attempt_without_a_breaker_sample_does_not_disable(bench: &HookBench) {
     let id = bench.with(EndpointOptions { disable_after: Some(secs(10)), ..plain() }).await;
     bench.emit().await;
     let item = bench.one().await;

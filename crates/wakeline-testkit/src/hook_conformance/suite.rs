@@ -1,8 +1,9 @@
-//! The list of rules: a test of each.
+//! The list of rules, which becomes one test of each.
 
-/// Makes a test of every rule. The expression makes a fresh
-/// [`HookUnderTest`](crate::hook_conformance::HookUnderTest); it may await, and sees what the macro
-/// sees. Modules have the names of those of `conformance_suite!`: each stands in one of its own.
+/// Makes a test of every rule. The expression makes a new
+/// [`HookUnderTest`](crate::hook_conformance::HookUnderTest); it may await, and it can use what is
+/// in scope where the macro is called. Some modules have the names of those of
+/// `conformance_suite!`, so the suites are called in different modules.
 #[macro_export]
 macro_rules! hook_conformance_suite {
     ($($fixture:tt)*) => {
@@ -34,11 +35,11 @@ macro_rules! hook_conformance_suite {
             a_refused_creation_is_not_remembered,
             a_message_repeated_with_its_key_is_stored_once,
             a_message_with_a_reused_key_is_refused,
-            a_repeated_event_type_tells_nobody,
+            a_repeated_event_type_reports_no_change,
         );
         $crate::hook_conformance_module!([$($fixture)*]; event_types;
             an_event_type_is_created_once,
-            putting_replaces_all_but_the_birth,
+            putting_replaces_all_but_the_creation_time,
             replacing_an_event_type_that_changed_is_stale,
             archived_types_are_listed_on_request,
             event_types_are_listed_by_name,
@@ -58,14 +59,14 @@ macro_rules! hook_conformance_suite {
             an_update_of_an_endpoint_that_changed_is_stale,
             changed_filters_are_for_new_messages,
             endpoints_are_listed_by_age,
-            a_deleted_endpoint_is_gone_for_everybody,
+            a_deleted_endpoint_is_gone_everywhere,
             deleting_an_endpoint_cancels_what_waits,
             an_attempt_at_a_deleted_endpoint_reaches_the_log,
             deliveries_of_a_deleted_endpoint_stay_readable,
             a_new_endpoint_gets_only_what_comes,
             changed_options_count_at_once,
-            a_disabled_endpoint_waits_until_it_is_switched_on,
-            switching_off_again_leaves_the_reason,
+            a_disabled_endpoint_waits_until_it_is_enabled,
+            disabling_again_keeps_the_reason,
         );
         $crate::hook_conformance_module!([$($fixture)*]; secrets;
             a_new_endpoint_has_one_secret_without_an_end,
@@ -73,46 +74,46 @@ macro_rules! hook_conformance_suite {
             a_rotation_without_grace_ends_the_old_secret,
             secrets_come_youngest_first,
             too_many_old_secrets_are_refused,
-            expired_secrets_make_room,
-            rotating_nothing_is_missing,
+            expired_secrets_do_not_count,
+            secrets_of_an_unknown_endpoint_are_missing,
             a_claim_brings_the_secrets_that_sign,
         );
         $crate::hook_conformance_module!([$($fixture)*]; messages;
             a_message_makes_a_delivery_per_endpoint,
             endpoints_get_the_types_they_want,
             patterns_are_taken_literally,
-            channels_must_meet,
+            channels_must_have_one_in_common,
             types_and_channels_must_both_fit,
             disabled_endpoints_get_no_new_messages,
-            only_reaches_its_endpoint_whatever_its_filters,
-            only_reaches_a_disabled_endpoint_and_waits,
-            an_unknown_only_gives_no_delivery,
+            a_message_for_one_endpoint_reaches_it_whatever_its_filters,
+            a_message_for_one_disabled_endpoint_waits,
+            a_message_for_one_unknown_endpoint_has_no_delivery,
             an_event_id_is_unique_within_its_application,
             a_message_is_found_by_either_id,
-            a_message_for_nobody_is_stored,
-            a_message_of_no_application_is_refused,
+            a_message_without_endpoints_is_stored,
+            a_message_to_an_unknown_application_is_refused,
             an_application_is_made_with_its_first_message,
             a_taken_own_id_names_the_application_of_a_message,
             a_message_repeated_with_its_id_is_stored_once,
             payloads_come_back_identical,
-            a_delivery_tells_all_about_its_message,
+            a_delivery_has_all_details_of_its_message,
         );
-        $crate::hook_conformance_module!([$($fixture)*]; born;
-            a_new_delivery_is_leased_to_an_ask_that_comes_along,
-            an_ask_gets_deliveries_of_several_endpoints,
-            no_more_than_the_asks_attempts_are_born_leased,
-            nothing_is_born_leased_past_one_that_waits,
-            nothing_is_born_leased_past_an_expired_lease,
-            what_was_born_leased_comes_back_after_its_own_lease,
+        $crate::hook_conformance_module!([$($fixture)*]; leased_on_insert;
+            a_new_delivery_is_leased_to_a_piggybacked_request,
+            a_request_gets_deliveries_of_several_endpoints,
+            no_more_than_the_requested_attempts_are_leased_on_insert,
+            nothing_is_leased_on_insert_past_a_waiting_delivery,
+            nothing_is_leased_on_insert_past_an_expired_lease,
+            a_delivery_leased_on_insert_is_due_again_after_its_own_lease,
             an_endpoint_in_order_gives_nothing_while_one_is_under_way,
-            pulled_deliveries_are_never_born_leased,
+            pulled_deliveries_are_never_leased_on_insert,
             an_endpoint_that_is_held_back_gives_nothing,
-            a_throttled_endpoint_gives_nothing_born_leased,
-            attempts_for_first_ones_take_what_is_born,
+            a_throttled_endpoint_leases_nothing_on_insert,
+            slots_for_first_attempts_take_new_deliveries,
             a_repeated_message_leases_nothing,
-            a_lease_that_is_born_expires,
-            attempts_that_are_born_count_for_the_rate,
-            an_id_that_holds_a_delivery_is_not_born_with_another,
+            a_lease_made_on_insert_expires,
+            attempts_leased_on_insert_count_for_the_rate,
+            an_id_that_holds_a_delivery_is_not_leased_another_on_insert,
         );
         $crate::hook_conformance_module!([$($fixture)*]; claim;
             push_and_pull_do_not_mix,
@@ -124,12 +125,12 @@ macro_rules! hook_conformance_suite {
             what_an_endpoint_was_not_given_stays_due,
             an_endpoint_with_much_waiting_does_not_hold_up_another,
             no_more_than_the_cap_are_under_way,
-            expired_leases_make_room,
-            asks_are_served_in_their_order,
-            a_claim_without_asks_takes_nothing,
+            expired_leases_free_capacity,
+            requests_are_served_in_their_order,
+            a_claim_without_requests_takes_nothing,
             lines_of_one_claim_are_served_each,
-            a_lease_lasts_as_the_ask_or_the_endpoint_says,
-            leases_have_the_ids_of_the_ask,
+            a_lease_lasts_as_the_request_or_the_endpoint_says,
+            leases_have_the_ids_of_the_request,
             a_claim_repeated_with_its_ids_returns_the_same,
             a_claim_repeated_with_more_ids_fills_them,
             a_claim_repeated_after_its_lease_ended_takes_nothing,
@@ -139,17 +140,17 @@ macro_rules! hook_conformance_suite {
             a_target_is_the_endpoint_as_it_is,
             fetching_keeps_the_limits,
         );
-        $crate::hook_conformance_module!([$($fixture)*]; fresh;
-            retries_leave_attempts_for_first_ones,
-            first_attempts_use_the_attempts_for_them_last,
+        $crate::hook_conformance_module!([$($fixture)*]; first_attempts;
+            retries_leave_slots_for_first_attempts,
+            first_attempts_use_their_reserved_slots_last,
             first_attempts_are_found_behind_many_retries,
-            attempts_for_first_ones_are_not_told_of_retries,
+            slots_for_first_attempts_are_not_due_for_retries,
             a_released_first_attempt_is_first_again,
             an_expired_first_attempt_is_not_first_again,
-            a_manual_attempt_is_not_a_first_one,
+            a_manual_attempt_is_not_a_first_attempt,
             an_endpoint_in_order_is_not_overtaken_by_first_attempts,
             first_attempts_behind_a_retried_head_are_found,
-            each_ask_keeps_its_own_attempts,
+            each_request_keeps_its_own_slots,
             a_claim_that_looks_further_sees_what_its_own_slots_cannot_take,
         );
         $crate::hook_conformance_module!([$($fixture)*]; limits;
@@ -175,7 +176,7 @@ macro_rules! hook_conformance_suite {
             a_disabled_endpoint_is_not_in_sight,
             a_full_endpoint_is_not_due,
             first_attempts_are_a_line_with_times_of_its_own,
-            a_partly_filled_claim_tells_when_there_is_more,
+            a_partly_filled_claim_reports_when_there_is_more,
             a_claim_that_looks_further_says_what_is_next_though_it_is_filled,
         );
         $crate::hook_conformance_module!([$($fixture)*]; lease;
@@ -198,7 +199,7 @@ macro_rules! hook_conformance_suite {
             a_leased_delivery_is_in_flight,
         );
         $crate::hook_conformance_module!([$($fixture)*]; settle;
-            an_attempt_is_logged_as_it_was_told,
+            an_attempt_is_logged_as_it_was_reported,
             a_delivered_delivery_is_done,
             a_retry_is_due_at_its_time,
             a_failed_delivery_is_over,
@@ -209,15 +210,15 @@ macro_rules! hook_conformance_suite {
             a_disabled_endpoint_is_not_disabled_again,
             failing_since_is_the_first_failure,
             failing_for_too_long_disables,
-            a_success_starts_the_time_anew,
-            switching_on_forgets_the_failures,
-            what_says_nothing_does_not_disable,
+            a_success_restarts_the_time_of_failing,
+            enabling_resets_the_failures,
+            an_attempt_without_a_breaker_sample_does_not_disable,
         );
         $crate::hook_conformance_module!([$($fixture)*]; announce;
             announcements_are_stored_with_the_end,
             announcements_of_one_key_are_stored_once,
             a_stale_end_announces_nothing,
-            announcements_of_nobody_are_dropped,
+            announcements_to_unknown_applications_are_dropped,
             a_farewell_goes_out_with_the_disabling_end,
             an_announcement_is_stored_once,
             the_end_of_a_cancelled_delivery_announces,
@@ -257,15 +258,15 @@ macro_rules! hook_conformance_suite {
             what_holds_back_survives_a_restart,
         );
         $crate::hook_conformance_module!([$($fixture)*]; breaker;
-            failures_in_a_row_open_it,
-            a_success_starts_the_count_anew,
-            what_says_nothing_counts_as_nothing,
+            consecutive_failures_open_the_breaker,
+            a_success_resets_the_failure_count,
+            an_attempt_without_a_breaker_sample_is_not_counted,
             an_open_breaker_gives_nothing_for_its_time,
             a_half_open_breaker_lets_probes_through,
-            successful_probes_close_it,
+            successful_probes_close_the_breaker,
             a_closed_breaker_counts_from_zero,
             a_failed_probe_opens_it_again,
-            what_opens_it_is_told_so,
+            the_attempt_that_opens_the_breaker_is_reported,
             probes_must_succeed_in_a_row,
             ends_while_open_change_nothing,
             failures_while_open_do_not_disable,
@@ -273,7 +274,7 @@ macro_rules! hook_conformance_suite {
             an_endpoint_without_a_breaker_is_never_paused,
             an_open_breaker_counts_no_attempt,
             a_breaker_is_its_endpoints_own,
-            switching_on_closes_the_breaker,
+            enabling_closes_the_breaker,
             a_failed_delivery_counts_for_the_breaker,
             a_pause_survives_a_restart,
         );
@@ -305,14 +306,14 @@ macro_rules! hook_conformance_suite {
             what_waits_is_cancelled,
             one_or_all_endpoints_are_cancelled,
             what_is_under_way_is_cancelled_when_it_ends,
-            cancelling_the_head_lets_the_next_go_and_tells,
+            cancelling_the_head_releases_the_next_and_notifies,
             a_cancelled_attempt_may_expire,
             a_cancelled_attempt_may_be_released,
             what_has_ended_is_not_cancelled,
             an_unknown_message_cannot_be_cancelled,
         );
         $crate::hook_conformance_module!([$($fixture)*]; jobs;
-            recovering_begins_the_schedule_anew,
+            recovering_restarts_the_retry_schedule,
             recovering_changes_only_what_failed,
             recovered_deliveries_come_behind_everything_else,
             retries_of_recovered_deliveries_have_their_time,
@@ -327,15 +328,15 @@ macro_rules! hook_conformance_suite {
             a_job_goes_on_in_pieces_over_restarts,
             a_job_looks_at_a_delivery_once,
             the_oldest_job_goes_first,
-            a_job_tells_how_it_stands,
+            a_job_shows_its_progress,
             a_job_is_made_once,
-            a_job_and_its_pieces_tell,
+            a_job_and_its_pieces_notify,
         );
-        $crate::hook_conformance_module!([$($fixture)*]; chores;
+        $crate::hook_conformance_module!([$($fixture)*]; background;
             a_payload_goes_at_its_time,
             the_next_expiry_is_in_sight,
             payloads_go_in_pieces,
-            idle_chores_do_nothing,
+            idle_background_work_does_nothing,
             a_payload_can_be_expunged,
             an_answer_can_be_expunged,
             what_a_deleted_application_left_goes_in_pieces,
@@ -356,7 +357,7 @@ macro_rules! hook_conformance_suite {
             lists_are_of_one_application,
             deliveries_are_listed_by_endpoint,
             deliveries_to_one_endpoint_come_in_order,
-            stats_count_how_deliveries_stand,
+            stats_count_deliveries_by_state,
             attempts_are_listed_by_outcome,
             attempts_are_listed_by_status,
             attempts_are_listed_by_what_they_are_of,
@@ -365,18 +366,18 @@ macro_rules! hook_conformance_suite {
             an_attempt_reads_the_same_alone,
         );
         $crate::hook_conformance_module!([$($fixture)*]; hints;
-            a_message_tells_the_lines_of_its_endpoints,
-            a_message_that_is_leased_tells_of_the_rest,
-            a_retry_tells_its_time,
-            an_end_that_makes_room_tells,
-            the_end_of_a_head_tells_of_the_next,
-            a_breaker_that_closes_tells,
-            a_release_tells,
-            switching_on_tells,
-            raising_a_limit_tells,
-            a_resend_tells,
-            deleting_an_application_tells,
-            what_is_held_back_is_told_for_its_end,
+            a_message_notifies_the_lines_of_its_endpoints,
+            a_message_leased_on_insert_notifies_of_the_rest,
+            a_retry_reports_its_time,
+            an_end_that_frees_capacity_notifies,
+            the_end_of_a_head_notifies_of_the_next,
+            a_breaker_that_closes_notifies,
+            a_release_notifies,
+            enabling_an_endpoint_notifies,
+            raising_a_limit_notifies,
+            a_resend_notifies,
+            deleting_an_application_notifies,
+            a_throttled_delivery_is_reported_for_the_end_of_its_throttle,
         );
         $crate::hook_conformance_of_many!($($fixture)*);
     };

@@ -1,6 +1,6 @@
-//! The part of the list of rules that is about many callers, or many endpoints, at once.
+//! The part of the list of rules that concerns many concurrent callers or many endpoints.
 
-/// A part of `hook_conformance_suite!`.
+/// Makes a test of these rules, as a part of `hook_conformance_suite!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! hook_conformance_of_many {
@@ -27,7 +27,7 @@ macro_rules! hook_conformance_of_many {
             racing_messages_of_one_event_are_stored_once,
             racing_applications_of_one_own_id_are_made_once,
             racing_first_messages_make_one_application,
-            racing_chores_do_a_job_once,
+            racing_background_workers_do_a_job_once,
             crosswise_ends_do_not_block_each_other,
         );
     };

@@ -1,42 +1,43 @@
-//! What counts as the same.
+//! Comparing the replies of both sides.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use wakeline_core::{HookChange, HookLine};
 
-/// A difference, in words.
-pub(super) type Same = Result<(), String>;
+pub(super) use crate::cases::Comparison;
 
-/// Equal, or a difference.
-pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Same {
+/// Requires equal values.
+pub(super) fn same<T: PartialEq + Debug>(what: &str, oracle: T, store: T) -> Comparison {
     if oracle == store {
         return Ok(());
     }
     Err(format!("{what} differs\noracle: {oracle:?}\nstore:  {store:?}"))
 }
 
-/// Whether a store's time is later than that of the rules.
+/// Returns whether the store's time is later than the rules allow.
 pub(super) fn is_late(oracle: Option<Duration>, store: Option<Duration>) -> bool {
     oracle.is_some_and(|oracle| store.is_none_or(|store| store > oracle))
 }
 
-/// Whoever gets something sooner than was known before is told, and not too late.
-pub(super) fn told_of_what_became_due(
+/// Requires that the waiters of every line that became due sooner are notified, and not too late.
+pub(super) fn check_due_notifications(
     lines: &[HookLine],
     before: &[Option<Duration>],
     after: &[Option<Duration>],
     changes: &[HookChange],
-) -> Same {
+) -> Comparison {
     for ((line, before), after) in lines.iter().zip(before).zip(after) {
         let Some(after) = after else { continue };
         if before.is_some_and(|before| before <= *after) {
             continue;
         }
         let concerns = |change: &&HookChange| change.line().as_ref() == Some(line);
-        let told = changes.iter().filter(concerns).any(|change| change.due_in <= *after);
-        if !told {
-            return Err(format!("{line:?} is due in {after:?} now, but is told {changes:?}"));
+        let notified = changes.iter().filter(concerns).any(|change| change.due_in <= *after);
+        if !notified {
+            return Err(format!(
+                "{line:?} is due in {after:?} now, but the changes are {changes:?}"
+            ));
         }
     }
     Ok(())

@@ -1,28 +1,28 @@
-//! Everything that can be read, on both sides.
+//! Comparing everything that can be read.
 
 use std::collections::BTreeMap;
 
 use wakeline_core::{AttemptId, EndpointRef, HookMessageId};
 use wakeline_store::hook::{
     Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, HookEndpoints as _,
-    HookReader as _, MessageFilter,
+    HookMessageFilter, HookReader as _,
 };
 
-use super::compare::{Same, same};
+use super::compare::{Comparison, same};
 use super::op::ENDPOINTS;
-use super::side::Skew;
-use super::world::{World, failed};
+use super::side::HookSkew;
+use super::world::{HookWorld, failed};
 use crate::hook_conformance::first;
 
-impl World<'_> {
-    pub(super) async fn inspect(&mut self) -> Same {
+impl HookWorld<'_> {
+    pub(super) async fn inspect(&mut self) -> Comparison {
         for line in self.names.lines() {
             self.oracle.end_expired_leases(&line);
         }
         for n in 0..ENDPOINTS {
             self.inspect_endpoint(n).await?;
         }
-        let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
+        let filter = HookMessageFilter { with_content: true, ..HookMessageFilter::default() };
         let app = self.names.app;
         let oracle = self.oracle.messages(app, filter.clone(), first(1_000)).await;
         let store = self.store.messages(app, filter, first(1_000)).await.map_err(failed)?;
@@ -35,23 +35,23 @@ impl World<'_> {
         Ok(())
     }
 
-    async fn inspect_endpoint(&self, n: usize) -> Same {
+    async fn inspect_endpoint(&self, n: usize) -> Comparison {
         let (app, which) = (self.app(), EndpointRef::Id(self.names.endpoints[n]));
         let oracle = self.oracle.endpoint(&app, &which).await.map_err(failed)?;
         let store = self.store.endpoint(&app, &which).await.map_err(failed)?;
-        let oracle = oracle.map(|one| Skew(0).endpoint(one));
+        let oracle = oracle.map(|one| HookSkew(0).endpoint(one));
         same("endpoint", oracle, store.map(|one| self.skew.endpoint(one)))
     }
 
-    async fn inspect_deliveries(&self, message: HookMessageId) -> Same {
+    async fn inspect_deliveries(&self, message: HookMessageId) -> Comparison {
         let app = self.names.app;
         let oracle = self.oracle.deliveries(app, message, first(100)).await.map_err(failed)?;
         let store = self.store.deliveries(app, message, first(100)).await.map_err(failed)?;
-        let plain = |skew: Skew, items: Vec<Delivery>| -> BTreeMap<_, _> {
+        let plain = |skew: HookSkew, items: Vec<Delivery>| -> BTreeMap<_, _> {
             let plain = items.into_iter().map(|one| skew.delivery(one));
             plain.map(|one| (one.endpoint, one)).collect()
         };
-        let oracle = plain(Skew(0), oracle.items);
+        let oracle = plain(HookSkew(0), oracle.items);
         let store = plain(self.skew, store.items);
         let ours: Vec<_> = oracle.keys().collect();
         same("endpoints of a message", ours, store.keys().collect())?;
@@ -63,7 +63,7 @@ impl World<'_> {
         self.same_attempts(&logged, &theirs).await
     }
 
-    /// The attempts of a message, of the oracle or of the store.
+    /// Lists the attempts of a message, of the oracle or of the store.
     async fn attempts(
         &self,
         message: HookMessageId,
@@ -75,21 +75,22 @@ impl World<'_> {
             with_content: true,
             ..AttemptFilter::default()
         };
-        let (skew, page) = match oracle {
-            true => (Skew(0), self.oracle.attempts(app, filter, page).await),
-            false => (self.skew, self.store.attempts(app, filter, page).await),
+        let (skew, page) = if oracle {
+            (HookSkew(0), self.oracle.attempts(app, filter, page).await)
+        } else {
+            (self.skew, self.store.attempts(app, filter, page).await)
         };
         let items = page.map_err(failed)?.items.into_iter();
         Ok(items.map(|one| skew.attempt(one)).map(|one| (one.id, one)).collect())
     }
 
-    /// The same, or not yet looked at since its lease expired.
+    /// Requires equal deliveries, unless the store has not yet processed an expired lease.
     async fn same_delivery(
         &self,
         oracle: &Delivery,
         store: &Delivery,
         logged: &BTreeMap<AttemptId, Attempt>,
-    ) -> Same {
+    ) -> Comparison {
         let expired = logged.values().any(|attempt| {
             attempt.endpoint == oracle.endpoint
                 && attempt.attempt_no == oracle.attempts
@@ -113,12 +114,13 @@ impl World<'_> {
         same("delivery", oracle, store)
     }
 
-    /// All are logged, but for those that expired and were not looked at since.
+    /// Requires that all attempts are logged, except expired ones that the store has not yet
+    /// processed.
     async fn same_attempts(
         &self,
         oracle: &BTreeMap<AttemptId, Attempt>,
         store: &BTreeMap<AttemptId, Attempt>,
-    ) -> Same {
+    ) -> Comparison {
         if let Some(more) = store.keys().find(|id| !oracle.contains_key(id)) {
             return Err(format!("the store has an attempt too many: {:?}", store[more]));
         }

@@ -1,13 +1,13 @@
-//! Random sequences of webhooks on the oracle and on a store, side by side.
+//! Random sequences of webhook operations on the oracle and on a store, side by side.
 //!
 //! # Where it sits
-//! A store's tests call [`run`]. Every answer of the store is compared with the oracle's; what the
-//! rules leave open (which endpoint goes first, how early a next-due time may be, when an expired
-//! lease is looked at) is checked against the rules instead.
+//! A store's tests call [`run`]. Every reply of the store is compared with the oracle's. What the
+//! rules leave open (which endpoint is served first, how early a next-due time may be, when an
+//! expired lease is processed) is checked against the rules instead.
 //!
 //! # Invariants
-//! * A failure prints the smallest sequence that shows it, and the seed that leads to it again.
-//! * All cases of a run share one store: each has an application of its own, and deletes it.
+//! * A failure prints the smallest failing sequence, and the seed that reproduces it.
+//! * All cases of a run share one store, so each case leaves it empty.
 
 mod claims;
 mod compare;
@@ -21,19 +21,19 @@ mod world;
 use crate::cases::Cases;
 use crate::hook_conformance::HookUnderTest;
 
-/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (7,632
-/// by default) on the store and on the oracle.
+/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (7,632 by
+/// default) on the store and on the oracle.
 ///
 /// # Panics
-/// If the store's answers differ from what the rules allow.
+/// If the store's replies differ from what the rules allow.
 pub fn run<S: HookUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
     run_in(&Cases::from_env(), make);
 }
 
-/// Like [`run`], with so many cases or more.
+/// Like [`run`], but with at least `cases` sequences, for situations that are rare at random.
 ///
 /// # Panics
-/// If the store's answers differ from what the rules allow.
+/// If the store's replies differ from what the rules allow.
 pub fn run_at_least<S: HookUnderTest + 'static>(cases: u32, make: impl AsyncFnOnce() -> S) {
     let from_env = Cases::from_env();
     run_in(&Cases { cases: from_env.cases.max(cases), ..from_env }, make);

@@ -1,17 +1,17 @@
-//! The steps of a sequence, and how they are drawn.
+//! The operations of random sequences.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use wakeline_store::hook::{BreakerSample, JobKind};
 
-/// Endpoints of a case; see `side.rs` for what each is like.
+/// Number of endpoints in a sequence; `side.rs` defines their options.
 pub(super) const ENDPOINTS: usize = 4;
-/// The one whose owner fetches.
+/// The endpoint whose deliveries are pulled.
 pub(super) const PULLED: usize = 3;
 
-/// A message.
+/// A message to the application.
 #[derive(Debug, Clone)]
-pub(super) struct Mail {
+pub(super) struct HookMail {
     pub(super) odd_type: bool,
     pub(super) channel: bool,
     pub(super) event_id: Option<u8>,
@@ -20,35 +20,35 @@ pub(super) struct Mail {
     pub(super) short: bool,
 }
 
-/// One waiter: attempts, and those for first ones only.
+/// The request of one waiter: its attempts, and those reserved for first attempts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asks {
+pub(super) struct RequestSpec {
     pub(super) attempts: usize,
     pub(super) fresh_only: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Verdict {
+pub(super) enum AttemptVerdict {
     Delivered,
     RetryMs(u64),
     Failed,
 }
 
-/// How attempts end.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: AttemptVerdict,
     pub(super) sample: BreakerSample,
     pub(super) throttle: Option<u64>,
     pub(super) gone: bool,
     pub(super) announce: bool,
 }
 
-/// One step of a sequence. Leases and messages are counted back from the newest.
+/// One step of a sequence. Leases and messages are numbered from the newest to the oldest.
 #[derive(Debug, Clone)]
-pub(super) enum Op {
-    Emit { mail: Mail, asks: Vec<Asks> },
-    Claim { pull: bool, asks: Vec<Asks>, lease_secs: u64 },
+pub(super) enum HookOp {
+    Emit { mail: HookMail, requests: Vec<RequestSpec> },
+    Claim { pull: bool, requests: Vec<RequestSpec>, lease_secs: u64 },
     ClaimAgain(usize),
     Settle { hold: usize, ending: Ending },
     Release(usize),
@@ -61,18 +61,18 @@ pub(super) enum Op {
     Cancel { message: usize, endpoint: Option<usize> },
     Expunge(usize),
     Job { kind: JobKind, endpoint: Option<usize> },
-    Chores { rows: u32 },
+    Background { rows: u32 },
     Advance { ms: u64 },
     AdvanceToDue { beside_ms: i64 },
     Inspect,
 }
 
-fn mails() -> impl Strategy<Value = Mail> {
+fn mails() -> impl Strategy<Value = HookMail> {
     let own = proptest::option::weighted(0.2, 0..3_u8);
     let key = proptest::option::weighted(0.2, (0..2_u8, 0..2_u8));
     let only = proptest::option::weighted(0.2, 0..ENDPOINTS);
     (prop::bool::weighted(0.4), any::<bool>(), own, key, only, prop::bool::weighted(0.1)).prop_map(
-        |(odd_type, channel, event_id, key, only, short)| Mail {
+        |(odd_type, channel, event_id, key, only, short)| HookMail {
             odd_type,
             channel,
             event_id,
@@ -83,20 +83,20 @@ fn mails() -> impl Strategy<Value = Mail> {
     )
 }
 
-fn asks() -> impl Strategy<Value = Asks> {
+fn requests() -> impl Strategy<Value = RequestSpec> {
     let attempts = select(vec![1, 1, 2, 3, 8]);
     (attempts, select(vec![0, 0, 0, 1, 2]))
-        .prop_map(|(attempts, fresh_only)| Asks { attempts, fresh_only })
+        .prop_map(|(attempts, fresh_only)| RequestSpec { attempts, fresh_only })
 }
 
 fn endings() -> impl Strategy<Value = Ending> {
     let verdict = select(vec![
-        Verdict::Delivered,
-        Verdict::Delivered,
-        Verdict::RetryMs(0),
-        Verdict::RetryMs(0),
-        Verdict::RetryMs(4_000),
-        Verdict::Failed,
+        AttemptVerdict::Delivered,
+        AttemptVerdict::Delivered,
+        AttemptVerdict::RetryMs(0),
+        AttemptVerdict::RetryMs(0),
+        AttemptVerdict::RetryMs(4_000),
+        AttemptVerdict::Failed,
     ]);
     let sample = select(vec![
         BreakerSample::Success,
@@ -116,44 +116,47 @@ fn endings() -> impl Strategy<Value = Ending> {
     )
 }
 
-fn handling() -> impl Strategy<Value = Op> {
+fn handling() -> impl Strategy<Value = HookOp> {
     let lease_secs = select(vec![5, 30]);
-    let (some, few) = (prop::collection::vec(asks(), 1..3), prop::collection::vec(asks(), 0..2));
+    let (some, few) =
+        (prop::collection::vec(requests(), 1..3), prop::collection::vec(requests(), 0..2));
     let pull = prop::bool::weighted(0.25);
     prop_oneof![
-        8 => (mails(), few).prop_map(|(mail, asks)| Op::Emit { mail, asks }),
+        8 => (mails(), few).prop_map(|(mail, requests)| HookOp::Emit { mail, requests }),
         8 => (pull, some, lease_secs)
-            .prop_map(|(pull, asks, lease_secs)| Op::Claim { pull, asks, lease_secs }),
-        1 => (0..4_usize).prop_map(Op::ClaimAgain),
-        8 => (0..4_usize, endings()).prop_map(|(hold, ending)| Op::Settle { hold, ending }),
-        1 => (0..4_usize).prop_map(Op::Release),
-        1 => (0..4_usize).prop_map(Op::Extend),
-        4 => select(vec![1, 250, 1_000, 5_000, 20_000]).prop_map(|ms| Op::Advance { ms }),
-        3 => (-1..=0_i64).prop_map(|beside_ms| Op::AdvanceToDue { beside_ms }),
-        1 => Just(Op::Inspect),
+            .prop_map(|(pull, requests, lease_secs)| HookOp::Claim { pull, requests, lease_secs }),
+        1 => (0..4_usize).prop_map(HookOp::ClaimAgain),
+        8 => (0..4_usize, endings()).prop_map(|(hold, ending)| HookOp::Settle { hold, ending }),
+        1 => (0..4_usize).prop_map(HookOp::Release),
+        1 => (0..4_usize).prop_map(HookOp::Extend),
+        4 => select(vec![1, 250, 1_000, 5_000, 20_000]).prop_map(|ms| HookOp::Advance { ms }),
+        3 => (-1..=0_i64).prop_map(|beside_ms| HookOp::AdvanceToDue { beside_ms }),
+        1 => Just(HookOp::Inspect),
     ]
 }
 
-fn managing() -> impl Strategy<Value = Op> {
+fn managing() -> impl Strategy<Value = HookOp> {
     let kinds =
         select(vec![JobKind::Recover, JobKind::ReplayMissing, JobKind::Resend, JobKind::Cancel]);
     let one = || 0..ENDPOINTS;
     let maybe = || proptest::option::of(0..ENDPOINTS);
     prop_oneof![
-        3 => (one(), any::<bool>()).prop_map(|(endpoint, on)| Op::Switch { endpoint, on }),
+        3 => (one(), any::<bool>()).prop_map(|(endpoint, on)| HookOp::Switch { endpoint, on }),
         1 => (one(), 1..4_u32)
-            .prop_map(|(endpoint, in_flight_max)| Op::Limit { endpoint, in_flight_max }),
-        1 => one().prop_map(Op::DeleteEndpoint),
+            .prop_map(|(endpoint, in_flight_max)| HookOp::Limit { endpoint, in_flight_max }),
+        1 => one().prop_map(HookOp::DeleteEndpoint),
         1 => (one(), select(vec![0, 9]))
-            .prop_map(|(endpoint, grace)| Op::Rotate { endpoint, grace }),
-        4 => (0..4_usize, one()).prop_map(|(message, endpoint)| Op::Resend { message, endpoint }),
-        2 => (0..4_usize, maybe()).prop_map(|(message, endpoint)| Op::Cancel { message, endpoint }),
-        1 => (0..4_usize).prop_map(Op::Expunge),
-        3 => (kinds, maybe()).prop_map(|(kind, endpoint)| Op::Job { kind, endpoint }),
-        3 => select(vec![1, 3, 50]).prop_map(|rows| Op::Chores { rows }),
+            .prop_map(|(endpoint, grace)| HookOp::Rotate { endpoint, grace }),
+        4 => (0..4_usize, one())
+            .prop_map(|(message, endpoint)| HookOp::Resend { message, endpoint }),
+        2 => (0..4_usize, maybe())
+            .prop_map(|(message, endpoint)| HookOp::Cancel { message, endpoint }),
+        1 => (0..4_usize).prop_map(HookOp::Expunge),
+        3 => (kinds, maybe()).prop_map(|(kind, endpoint)| HookOp::Job { kind, endpoint }),
+        3 => select(vec![1, 3, 50]).prop_map(|rows| HookOp::Background { rows }),
     ]
 }
 
-pub(super) fn sequences() -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn sequences() -> impl Strategy<Value = Vec<HookOp>> {
     prop::collection::vec(prop_oneof![4 => handling(), 1 => managing()], 1..60)
 }

@@ -1,4 +1,4 @@
-//! The ends of attempts on both sides.
+//! Ends of attempts on both sides.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use wakeline_store::hook::{
     DeliveryVerdict, HookStore as _, SettleDelivery, SettledDelivery, SettledState,
 };
 
-use super::compare::{Same, same};
-use super::op::{Ending, Mail, Verdict};
-use super::side::Hold;
-use super::world::{Told, World, failed};
+use super::compare::{Comparison, same};
+use super::op::{AttemptVerdict, Ending, HookMail};
+use super::side::HookHold;
+use super::world::{HookStep, HookWorld, failed};
 use crate::hook_conformance::{end, secs};
 
-/// What leases are extended to: longer than any lasts.
+/// The duration to which leases are extended: longer than any lease lasts.
 const EXTENSION: Duration = Duration::from_secs(60);
 
-impl World<'_> {
-    /// Ends all attempts of a group alike.
-    pub(super) async fn settle(&mut self, hold: usize, ending: Ending) -> Told {
+impl HookWorld<'_> {
+    /// Ends all attempts of a group in the same way.
+    pub(super) async fn settle(&mut self, hold: usize, ending: Ending) -> HookStep {
         let Some(hold) = self.hold(hold) else { return Ok(None) };
         let verdict = match ending.verdict {
-            Verdict::Delivered => DeliveryVerdict::Delivered,
-            Verdict::RetryMs(ms) => DeliveryVerdict::Retry(Duration::from_millis(ms)),
-            Verdict::Failed => DeliveryVerdict::Failed,
+            AttemptVerdict::Delivered => DeliveryVerdict::Delivered,
+            AttemptVerdict::RetryMs(ms) => DeliveryVerdict::Retry(Duration::from_millis(ms)),
+            AttemptVerdict::Failed => DeliveryVerdict::Failed,
         };
-        let mail = Mail {
+        let mail = HookMail {
             odd_type: true,
             channel: false,
             event_id: None,
@@ -59,14 +59,14 @@ impl World<'_> {
         Ok(Some(store.into_iter().flat_map(|one| one.changes).collect()))
     }
 
-    pub(super) async fn release(&mut self, hold: usize) -> Told {
+    pub(super) async fn release(&mut self, hold: usize) -> HookStep {
         let Some(hold) = self.hold(hold) else { return Ok(None) };
         let (oracle, store) = hold.tokens.iter().copied().unzip();
         self.oracle.release_deliveries(oracle).await.map_err(failed)?;
         Ok(Some(self.store.release_deliveries(store).await.map_err(failed)?))
     }
 
-    pub(super) async fn extend(&mut self, hold: usize) -> Same {
+    pub(super) async fn extend(&mut self, hold: usize) -> Comparison {
         let Some(hold) = self.hold(hold) else { return Ok(()) };
         let Some(n) = self.names.endpoints.iter().position(|id| *id == hold.endpoint) else {
             return Ok(());
@@ -80,9 +80,9 @@ impl World<'_> {
         same("extended", oracle, store)
     }
 
-    /// Whether all leases of a group still count; asked of the oracle by extending them, and of
-    /// the store so that both have the same end.
-    pub(super) async fn all_live(&mut self, hold: &Hold) -> Result<bool, String> {
+    /// Returns whether all leases of a group are unexpired. The oracle answers by extending them,
+    /// and the store extends them too, so that both have the same end.
+    pub(super) async fn all_live(&mut self, hold: &HookHold) -> Result<bool, String> {
         let (oracle, store): (Vec<_>, Vec<_>) = hold.tokens.iter().copied().unzip();
         let oracle = self.oracle.extend_deliveries(oracle, EXTENSION).await.map_err(failed)?;
         let store = self.store.extend_deliveries(store, EXTENSION).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The names and times that both sides share, and those that differ.
+//! The names and times of both sides: those that they share, and those that differ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use wakeline_core::{
     ApplicationId, AttemptId, DeliveryToken, EndpointId, HookLine, HookMessageId, Timestamp,
 };
 use wakeline_store::hook::{
-    Attempt, AttemptOutcome, Delivery, DeliveryAsk, DeliveryGroup, DeliveryItem, Endpoint,
-    EndpointSecret, NewEndpoint, NewMessage, StoredMessage, Target,
+    Attempt, AttemptOutcome, Delivery, DeliveryGroup, DeliveryItem, DeliveryRequest,
+    DeliveryTarget, Endpoint, EndpointSecret, NewEndpoint, NewMessage, StoredMessage,
 };
 
-use super::op::{Asks, ENDPOINTS, Mail, PULLED};
+use super::op::{ENDPOINTS, HookMail, PULLED, RequestSpec};
 use crate::hook_conformance::{
     breaking, capped, channels, endpoint, event, fifo, key, message, patterns, pulled, secs,
 };
 
-/// What a sequence calls its things.
-pub(super) struct Names {
+/// The names of a sequence.
+pub(super) struct HookNames {
     pub(super) app: ApplicationId,
     pub(super) endpoints: [EndpointId; ENDPOINTS],
 }
 
-impl Names {
+impl HookNames {
     pub(super) fn fresh() -> Self {
         Self {
             app: ApplicationId::generate(),
@@ -30,12 +30,13 @@ impl Names {
         }
     }
 
-    /// The lines that are looked at after each step.
+    /// Returns every line that is swept after each step.
     pub(super) fn lines(&self) -> Vec<HookLine> {
         vec![HookLine::Push, HookLine::Pull(self.endpoints[PULLED])]
     }
 
-    /// One that holds few, one that breaks, one in order, one whose owner fetches.
+    /// Returns an endpoint with a small limit, one with a breaker, one in strict order, or one that
+    /// is pulled.
     pub(super) fn endpoint(&self, n: usize) -> NewEndpoint {
         let mut options = match n {
             0 => capped(2),
@@ -49,18 +50,18 @@ impl Names {
             options.disable_after = Some(secs(90));
         }
         let wanted = if n == 2 { patterns(&["even.*"]) } else { Vec::new() };
-        let heard = if n == PULLED { channels(&["x"]) } else { Vec::new() };
+        let channels_of = if n == PULLED { channels(&["x"]) } else { Vec::new() };
         let id = self.endpoints[n];
-        NewEndpoint { id, event_types: wanted, channels: heard, ..endpoint(options) }
+        NewEndpoint { id, event_types: wanted, channels: channels_of, ..endpoint(options) }
     }
 
-    pub(super) fn message(&self, mail: &Mail) -> NewMessage {
+    pub(super) fn message(&self, mail: &HookMail) -> NewMessage {
         let own = |n: u8| wakeline_core::EventId::parse(&format!("e{n}")).expect("valid");
         NewMessage {
             event_type: event(if mail.odd_type { "odd.one" } else { "even.one" }),
             channels: channels(if mail.channel { &["x", "y"] } else { &[] }),
             event_id: mail.event_id.map(own),
-            idempotency: mail.key.and_then(|(name, print)| key(&format!("k{name}"), print)),
+            idempotency: mail.key.and_then(|(name, digest)| key(&format!("k{name}"), digest)),
             only: mail.only.map(|n| self.endpoints[n]),
             retention: if mail.short { secs(10) } else { secs(1_000_000) },
             payload: format!("{mail:?}").into(),
@@ -69,32 +70,32 @@ impl Names {
     }
 }
 
-/// The asks of a claim; the same on both sides.
-pub(super) fn asks(asks: &[Asks], lease: Duration) -> Vec<DeliveryAsk> {
-    let ask = |ask: &Asks| DeliveryAsk {
-        attempts: (0..ask.attempts).map(|_| AttemptId::generate()).collect(),
-        fresh_only: ask.fresh_only.min(u32::try_from(ask.attempts).expect("few")),
+/// Returns the requests of a claim, which are the same on both sides.
+pub(super) fn requests(requests: &[RequestSpec], lease: Duration) -> Vec<DeliveryRequest> {
+    let request = |request: &RequestSpec| DeliveryRequest {
+        attempts: (0..request.attempts).map(|_| AttemptId::generate()).collect(),
+        fresh_only: request.fresh_only.min(u32::try_from(request.attempts).expect("few")),
         lease: Some(lease),
     };
-    asks.iter().map(ask).collect()
+    requests.iter().map(request).collect()
 }
 
 /// A group that was leased on both sides.
 #[derive(Debug, Clone)]
-pub(super) struct Hold {
+pub(super) struct HookHold {
     pub(super) endpoint: EndpointId,
     /// The oracle's token and the store's, of each delivery.
     pub(super) tokens: Vec<(DeliveryToken, DeliveryToken)>,
 }
 
-/// How much later the store's clock is than the oracle's, in microseconds.
+/// By how many microseconds the store's clock is ahead of the oracle's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Skew(pub(super) i64);
+pub(super) struct HookSkew(pub(super) i64);
 
-/// A delivery as both sides must have it: without its row.
+/// A delivery without its row number, which differs between the sides.
 pub(super) type PlainItem = DeliveryItem;
 
-impl Skew {
+impl HookSkew {
     pub(super) fn time(self, at: Timestamp) -> Timestamp {
         Timestamp(at.0 - self.0)
     }
@@ -104,12 +105,12 @@ impl Skew {
         EndpointSecret { expires_at, ..secret.clone() }
     }
 
-    fn target(self, target: &Target) -> Target {
+    fn target(self, target: &DeliveryTarget) -> DeliveryTarget {
         let secrets = target.secrets.iter().map(|secret| self.secret(secret)).collect();
-        Target { secrets, ..target.clone() }
+        DeliveryTarget { secrets, ..target.clone() }
     }
 
-    pub(super) fn group(self, group: &DeliveryGroup) -> (Arc<Target>, Vec<PlainItem>) {
+    pub(super) fn group(self, group: &DeliveryGroup) -> (Arc<DeliveryTarget>, Vec<PlainItem>) {
         let item = |item: &DeliveryItem| DeliveryItem {
             token: DeliveryToken { delivery: 0, ..item.token },
             created_at: self.time(item.created_at),
@@ -123,7 +124,7 @@ impl Skew {
         StoredMessage { created_at: self.time(message.created_at), ..message }
     }
 
-    /// An endpoint without the time of its last change.
+    /// Converts an endpoint, without the time of its last change.
     pub(super) fn endpoint(self, endpoint: Endpoint) -> Endpoint {
         Endpoint {
             created_at: self.time(endpoint.created_at),
@@ -133,7 +134,7 @@ impl Skew {
         }
     }
 
-    /// A delivery without the time of its last change.
+    /// Converts a delivery, without the time of its last change.
     pub(super) fn delivery(self, delivery: Delivery) -> Delivery {
         Delivery {
             created_at: self.time(delivery.created_at),
@@ -143,7 +144,7 @@ impl Skew {
         }
     }
 
-    /// An attempt; of an unknown one, only what is known.
+    /// Converts an attempt; of one with an unknown outcome, only what is known.
     pub(super) fn attempt(self, attempt: Attempt) -> Attempt {
         let attempt = Attempt { began_at: self.time(attempt.began_at), ..attempt };
         match attempt.outcome {
@@ -155,7 +156,7 @@ impl Skew {
     }
 }
 
-/// The first message of a group, and its endpoint.
+/// Returns the first message of a group, and its endpoint.
 pub(super) fn head(group: &DeliveryGroup) -> Option<(EndpointId, HookMessageId)> {
     group.items.first().map(|item| (group.target.endpoint, item.message))
 }

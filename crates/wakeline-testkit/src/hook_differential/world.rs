@@ -1,4 +1,4 @@
-//! Runs one sequence on both sides.
+//! Running one sequence on both sides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,43 +10,43 @@ use wakeline_store::hook::{
     NewApplication,
 };
 
-use super::compare::{Same, is_late, same, told_of_what_became_due};
-use super::op::{ENDPOINTS, Op, PULLED};
-use super::side::{Hold, Names, Skew};
+use super::compare::{Comparison, check_due_notifications, is_late, same};
+use super::op::{ENDPOINTS, HookOp, PULLED};
+use super::side::{HookHold, HookNames, HookSkew};
 use crate::hook_conformance::{HookUnderTest, application};
 use crate::oracle::MemoryStore;
 
-/// Leases that are remembered, some of them stale.
+/// Number of leases that are remembered. Some of them are stale.
 const HOLDS_MAX: usize = 10;
-/// Pieces of background work, at most.
+/// Maximal number of calls of background work.
 const PIECES_MAX: usize = 1_000;
 
-/// Both sides, and what is known of them.
-pub(super) struct World<'a> {
+/// Both sides, with the state of a sequence.
+pub(super) struct HookWorld<'a> {
     fixture: &'a dyn HookUnderTest,
     pub(super) store: Arc<dyn HookBackend>,
     pub(super) oracle: MemoryStore,
-    pub(super) names: Names,
-    pub(super) skew: Skew,
-    pub(super) holds: Vec<Hold>,
+    pub(super) names: HookNames,
+    pub(super) skew: HookSkew,
+    pub(super) holds: Vec<HookHold>,
     pub(super) messages: Vec<HookMessageId>,
-    /// By line, when the store's last sweep saw something: a store may know of it early, and tells
-    /// nobody a second time.
+    /// By line, the time at which the store's last sweep expected something. A store may know of it
+    /// early, and does not notify waiters a second time.
     seen: Vec<Option<Timestamp>>,
 }
 
-/// What a step lets the store tell its waiters; `None` where there is nothing to check.
-pub(super) type Told = Result<Option<Vec<HookChange>>, String>;
+/// The changes that a step of the store reported; `None` if there is nothing to check.
+pub(super) type HookStep = Result<Option<Vec<HookChange>>, String>;
 
-/// Runs a sequence on the store and on a fresh oracle.
-pub(super) async fn replay(fixture: &dyn HookUnderTest, ops: &[Op]) -> Same {
-    let mut world = World::begin(fixture).await?;
+/// Runs a sequence on the store and on a new oracle.
+pub(super) async fn replay(fixture: &dyn HookUnderTest, ops: &[HookOp]) -> Comparison {
+    let mut world = HookWorld::begin(fixture).await?;
     let outcome = world.run(ops).await;
     let left = world.end().await;
     outcome.and(left)
 }
 
-/// An error of the store, in words.
+/// Describes an error of the store.
 pub(super) fn failed(error: StoreError) -> String {
     format!("the store failed: {error:?}")
 }
@@ -58,14 +58,14 @@ fn made(created: Created<Application>) -> Result<Application, String> {
     }
 }
 
-impl<'a> World<'a> {
+impl<'a> HookWorld<'a> {
     async fn begin(fixture: &'a dyn HookUnderTest) -> Result<Self, String> {
-        let (store, oracle, names) = (fixture.hook(), MemoryStore::new(), Names::fresh());
+        let (store, oracle, names) = (fixture.hook(), MemoryStore::new(), HookNames::fresh());
         fixture.advance(Duration::ZERO).await;
         let new = NewApplication { id: names.app, ..application(None) };
         let theirs = made(store.create_application(new.clone(), None).await.map_err(failed)?)?;
         let ours = made(oracle.create_application(new, None).await.map_err(failed)?)?;
-        let skew = Skew(theirs.created_at.0 - ours.created_at.0);
+        let skew = HookSkew(theirs.created_at.0 - ours.created_at.0);
         let which = ApplicationRef::Id(names.app);
         for n in 0..ENDPOINTS {
             let new = names.endpoint(n);
@@ -77,18 +77,18 @@ impl<'a> World<'a> {
         Ok(Self { fixture, store, oracle, names, skew, holds, messages, seen })
     }
 
-    async fn run(&mut self, ops: &[Op]) -> Same {
+    async fn run(&mut self, ops: &[HookOp]) -> Comparison {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
         }
-        self.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+        self.step(&HookOp::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
     }
 
-    /// Leaves the store empty for the next case.
-    async fn end(self) -> Same {
+    /// Empties the store for the next case.
+    async fn end(self) -> Comparison {
         self.store.delete_application(&self.app()).await.map_err(failed)?;
         for _ in 0..PIECES_MAX {
-            let report = self.store.do_chores(1_000).await.map_err(failed)?;
+            let report = self.store.run_background(1_000).await.map_err(failed)?;
             if report.next_due != Some(Duration::ZERO) {
                 return Ok(());
             }
@@ -105,7 +105,7 @@ impl<'a> World<'a> {
         lines.iter().map(|line| self.oracle.line_due_in(line, false, false)).collect()
     }
 
-    /// The same, as far as it is known: the store may expect something sooner.
+    /// Returns the due times as far as they are known: the store may expect something sooner.
     fn known(&self) -> Vec<Option<Duration>> {
         let now = self.oracle.now();
         let seen = self.seen.iter().map(|at| at.map(|at| now.until(at)));
@@ -116,13 +116,14 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    /// One operation; then nothing may be late, and nobody may have missed a change.
-    async fn step(&mut self, op: &Op) -> Same {
+    /// Applies one operation. Afterwards no due time may be late, and no waiter may have missed a
+    /// change.
+    async fn step(&mut self, op: &HookOp) -> Comparison {
         let before = self.known();
         let changes = self.apply(op).await?;
         let lines = self.names.lines();
         if let Some(changes) = changes {
-            told_of_what_became_due(&lines, &before, &self.due(), &changes)?;
+            check_due_notifications(&lines, &before, &self.due(), &changes)?;
         }
         let oracle = self.oracle.sweep_hook(lines.clone()).await.map_err(failed)?;
         let store = self.store.sweep_hook(lines.clone()).await.map_err(failed)?;
@@ -137,39 +138,40 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    async fn apply(&mut self, op: &Op) -> Told {
+    async fn apply(&mut self, op: &HookOp) -> HookStep {
         match op {
-            Op::Emit { mail, asks } => return self.emit(mail, asks).await,
-            Op::Claim { pull, asks, lease_secs } => {
-                let line = match pull {
-                    true => HookLine::Pull(self.names.endpoints[PULLED]),
-                    false => HookLine::Push,
+            HookOp::Emit { mail, requests } => return self.emit(mail, requests).await,
+            HookOp::Claim { pull, requests, lease_secs } => {
+                let line = if *pull {
+                    HookLine::Pull(self.names.endpoints[PULLED])
+                } else {
+                    HookLine::Push
                 };
-                self.claim(line, asks, Duration::from_secs(*lease_secs)).await?;
+                self.claim(line, requests, Duration::from_secs(*lease_secs)).await?;
             }
-            Op::ClaimAgain(hold) => self.claim_again(*hold).await?,
-            Op::Settle { hold, ending } => return self.settle(*hold, *ending).await,
-            Op::Release(hold) => return self.release(*hold).await,
-            Op::Extend(hold) => self.extend(*hold).await?,
-            Op::Switch { endpoint, on } => return self.switch(*endpoint, *on).await,
-            Op::Limit { endpoint, in_flight_max } => {
+            HookOp::ClaimAgain(hold) => self.claim_again(*hold).await?,
+            HookOp::Settle { hold, ending } => return self.settle(*hold, *ending).await,
+            HookOp::Release(hold) => return self.release(*hold).await,
+            HookOp::Extend(hold) => self.extend(*hold).await?,
+            HookOp::Switch { endpoint, on } => return self.switch(*endpoint, *on).await,
+            HookOp::Limit { endpoint, in_flight_max } => {
                 return self.limit(*endpoint, *in_flight_max).await;
             }
-            Op::DeleteEndpoint(endpoint) => self.delete_endpoint(*endpoint).await?,
-            Op::Rotate { endpoint, grace } => self.rotate(*endpoint, *grace).await?,
-            Op::Resend { message, endpoint } => return self.resend(*message, *endpoint).await,
-            Op::Cancel { message, endpoint } => return self.cancel(*message, *endpoint).await,
-            Op::Expunge(message) => self.expunge(*message).await?,
-            Op::Job { kind, endpoint } => self.start_job(*kind, *endpoint).await?,
-            Op::Chores { rows } => return self.chores(*rows).await,
-            Op::Advance { ms } => self.advance(*ms).await,
-            Op::AdvanceToDue { beside_ms } => {
+            HookOp::DeleteEndpoint(endpoint) => self.delete_endpoint(*endpoint).await?,
+            HookOp::Rotate { endpoint, grace } => self.rotate(*endpoint, *grace).await?,
+            HookOp::Resend { message, endpoint } => return self.resend(*message, *endpoint).await,
+            HookOp::Cancel { message, endpoint } => return self.cancel(*message, *endpoint).await,
+            HookOp::Expunge(message) => self.expunge(*message).await?,
+            HookOp::Job { kind, endpoint } => self.start_job(*kind, *endpoint).await?,
+            HookOp::Background { rows } => return self.background(*rows).await,
+            HookOp::Advance { ms } => self.advance(*ms).await,
+            HookOp::AdvanceToDue { beside_ms } => {
                 if let Some(due) = self.oracle.next_due().filter(|due| due.as_secs() < 100) {
                     let ms = u64::try_from(due.as_millis()).expect("a short time");
                     self.advance(ms.saturating_add_signed(*beside_ms)).await;
                 }
             }
-            Op::Inspect => self.inspect().await?,
+            HookOp::Inspect => self.inspect().await?,
         }
         Ok(None)
     }
@@ -180,19 +182,19 @@ impl<'a> World<'a> {
         self.fixture.advance(by).await;
     }
 
-    pub(super) fn remember(&mut self, hold: Hold) {
+    pub(super) fn remember(&mut self, hold: HookHold) {
         self.holds.push(hold);
         if self.holds.len() > HOLDS_MAX {
             self.holds.remove(0);
         }
     }
 
-    /// The n-th newest lease; round and round if there are fewer.
-    pub(super) fn hold(&self, n: usize) -> Option<Hold> {
+    /// Returns the n-th newest lease, modulo the number of leases.
+    pub(super) fn hold(&self, n: usize) -> Option<HookHold> {
         self.holds.iter().rev().nth(n.checked_rem(self.holds.len())?).cloned()
     }
 
-    /// The n-th newest message.
+    /// Returns the n-th newest message.
     pub(super) fn message(&self, n: usize) -> Option<HookMessageId> {
         self.messages.iter().rev().nth(n.checked_rem(self.messages.len())?).copied()
     }

@@ -1,4 +1,4 @@
-//! API keys, and the audit of administrative acts.
+//! API keys, and the audit log of administrative actions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,37 +6,37 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Timestamp};
 use wakeline_store::{
-    AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
+    AccessStore, ApiKey, AuditAction, AuditEntry, AuditFilter, Consequence, NewKey, SecretDigest,
     StoreError,
 };
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::OracleState;
 
-/// A key's use is noted once in a while.
+/// The use of a key is recorded at most once in this time.
 const TOUCH: Duration = Duration::from_secs(60);
 
-/// What the oracle remembers of it.
+/// The API keys and the audit log of the oracle.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Access {
+pub(super) struct OracleAccess {
     keys: BTreeMap<String, ApiKey>,
     audit: Vec<AuditEntry>,
     numbers: i64,
 }
 
-impl Access {
-    /// Records the deed that the caller runs under, if something came of it.
+impl OracleAccess {
+    /// Records the audit action of the caller, unless the operation changed nothing.
     pub(super) fn record(&mut self, outcome: &impl Consequence, at: Timestamp) {
-        let Some(deed) = Deed::current().filter(|_| outcome.changed()) else { return };
-        let Deed { actor, act, target, detail } = deed;
+        let Some(action) = AuditAction::current().filter(|_| outcome.changed()) else { return };
+        let AuditAction { actor, action, target, detail } = action;
         self.numbers += 1;
-        let (number, act) = (self.numbers, act.to_owned());
-        self.audit.push(AuditEntry { number, at, actor, act, target, detail });
+        let (number, action) = (self.numbers, action.to_owned());
+        self.audit.push(AuditEntry { number, at, actor, action, target, detail });
     }
 
     fn create(&mut self, new: NewKey, now: Timestamp) -> bool {
-        let takes = |key: &ApiKey| key.name == new.name && key.revoked_at.is_none();
-        if self.keys.contains_key(&new.id) || self.keys.values().any(takes) {
+        let same_name = |key: &ApiKey| key.name == new.name && key.revoked_at.is_none();
+        if self.keys.contains_key(&new.id) || self.keys.values().any(same_name) {
             return false;
         }
         let key = ApiKey {
@@ -55,7 +55,7 @@ impl Access {
         true
     }
 
-    /// A key that can be changed.
+    /// Returns the key, unless it is missing or revoked.
     fn live(&mut self, id: &str) -> Option<&mut ApiKey> {
         self.keys.get_mut(id).filter(|key| key.revoked_at.is_none())
     }
@@ -71,7 +71,7 @@ impl Access {
         let is = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|w| w == own);
         (self.audit.iter().rev())
             .filter(|entry| filter.before.is_none_or(|before| entry.number < before))
-            .filter(|entry| is(&filter.actor, &entry.actor) && is(&filter.act, &entry.act))
+            .filter(|entry| is(&filter.actor, &entry.actor) && is(&filter.action, &entry.action))
             .filter(|entry| is(&filter.target, &entry.target))
             .take(filter.limit as usize)
             .cloned()
@@ -87,14 +87,14 @@ impl Access {
 }
 
 impl MemoryStore {
-    /// An administrative write: the deed that the caller runs under is recorded with it.
+    /// Runs an administrative write, and records the caller's audit action with it.
     pub(super) fn recorded<T: Consequence>(
         &self,
-        act: impl FnOnce(&mut State, Timestamp) -> T,
+        operation: impl FnOnce(&mut OracleState, Timestamp) -> T,
     ) -> T {
         let mut state = self.state.lock();
         let now = self.now();
-        let outcome = act(&mut state, now);
+        let outcome = operation(&mut state, now);
         state.access.record(&outcome, now);
         outcome
     }

@@ -1,4 +1,4 @@
-//! Configuration and inspection.
+//! Configuration and inspection of queues.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, PatchQueue, Qu
 
 use super::claim::delivered;
 use super::dead::Buried;
-use super::state::{Cursor, Message, Partition, State};
+use super::state::{OracleCursor, OracleMessage, OraclePartition, OracleState};
 
-impl State {
+impl OracleState {
     pub(super) fn configure(
         &mut self,
         command: ConfigureQueue,
@@ -21,8 +21,9 @@ impl State {
         let name = &command.queue;
         if !self.queues.contains_key(name) {
             let (namespace, task) = name.derived_scope();
-            let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
-            self.make_queue(name, scope, now);
+            let namespace = command.namespace.clone().or(namespace);
+            let task = command.task.clone().or(task);
+            self.make_queue(name, namespace, task, now);
         }
         let queue = self.queues.get_mut(name).expect("it was just made");
         queue.namespace = command.namespace.or(queue.namespace.take());
@@ -99,42 +100,48 @@ impl State {
             message: delivered(partition, offset, failures),
             groups,
             errors: errors.collect(),
-            ledger: self.ledger((queue_name, name), offset, now),
+            ledger: self.ledger(queue_name, name, offset, now),
         })
     }
 
-    pub(super) fn settled_state(&self, group: &GroupName, message: &Message) -> MessageState {
+    pub(super) fn settled_state(&self, group: &GroupName, message: &OracleMessage) -> MessageState {
         let dead =
             |Buried { letter, .. }: &Buried| letter.id == message.id && letter.group == *group;
-        match self.dead_letters.iter().any(dead) {
-            true => MessageState::DeadLetter,
-            false => MessageState::Completed,
+        if self.dead_letters.iter().any(dead) {
+            MessageState::DeadLetter
+        } else {
+            MessageState::Completed
         }
     }
 }
 
-/// The offset of the newest message of a transaction id.
-pub(super) fn named(partition: &Partition, transaction_id: &TransactionId) -> Option<i64> {
-    let named = |message: &Message| message.transaction_id == *transaction_id && !message.deleted;
+/// Returns the offset of the newest message with a transaction id.
+pub(super) fn named(partition: &OraclePartition, transaction_id: &TransactionId) -> Option<i64> {
+    let named =
+        |message: &OracleMessage| message.transaction_id == *transaction_id && !message.deleted;
     let index = partition.log.iter().rposition(named)?;
     Some(partition.first + i64::try_from(index).ok()?)
 }
 
-fn failures(cursor: &Cursor, offset: i64) -> u32 {
+fn failures(cursor: &OracleCursor, offset: i64) -> u32 {
     let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
     let parked = cursor.parked.get(&offset);
     held.map(|held| held.failures).or(parked.map(|parked| parked.failures)).unwrap_or(0)
 }
 
-/// The last error of a message that is not done with.
-fn last_error(cursor: &Cursor, offset: i64) -> Option<String> {
+/// Returns the last error of a message that is not settled yet.
+fn last_error(cursor: &OracleCursor, offset: i64) -> Option<String> {
     let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
     let parked = cursor.parked.get(&offset);
     held.map(|held| &held.error).or(parked.map(|parked| &parked.error))?.clone()
 }
 
-/// Where a message stands that is not done with; `None` if it is.
-pub(super) fn message_state(cursor: &Cursor, offset: i64, now: Timestamp) -> Option<MessageState> {
+/// Returns the state of a message that is not settled yet; `None` if it is settled.
+pub(super) fn message_state(
+    cursor: &OracleCursor,
+    offset: i64,
+    now: Timestamp,
+) -> Option<MessageState> {
     let lease = cursor.lease.as_ref().filter(|lease| lease.unsettled.contains_key(&offset));
     match lease {
         Some(lease) if lease.until > now => Some(MessageState::Processing),

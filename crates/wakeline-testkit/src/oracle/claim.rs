@@ -8,14 +8,16 @@ use wakeline_core::{
     Subscription, Timestamp,
 };
 use wakeline_store::{
-    ClaimRequest, Delivered, DeliveryOutcome, Dropped, Grant, GrantedPartition, InvalidField,
-    LineClaim, LineOutcome, PushGate,
+    ClaimRequest, ClaimedPartition, Delivered, DeliveryOutcome, Dropped, InvalidField, LineClaim,
+    LineOutcome, PushGate, QueueClaimResult,
 };
 
-use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
-use super::take::{Reading, Room};
+use super::state::{
+    OracleCursor, OracleHeld, OracleLease, OraclePartition, OracleState, OracleSubscription,
+};
+use super::take::{OracleBatchCapacity, OracleReading};
 
-/// Names a cursor.
+/// The queue, partition and group that identify a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CursorKey {
     pub(super) queue: QueueName,
@@ -23,7 +25,7 @@ pub(super) struct CursorKey {
     pub(super) group: GroupName,
 }
 
-impl State {
+impl OracleState {
     pub(super) fn claim(&mut self, lines: Vec<LineClaim>, now: Timestamp) -> Vec<LineOutcome> {
         let mut served = BTreeSet::new();
         let mut outcomes = Vec::new();
@@ -37,18 +39,18 @@ impl State {
             self.begin(&line, subscription, now);
             self.poll(&line, now);
             let paused = self.maintenance.pops_paused;
-            let grants: Vec<_> = (requests.iter())
+            let results: Vec<_> = (requests.iter())
                 .map(|request| self.serve(&line, request, &mut served, now))
                 .collect();
-            let look = further || grants.iter().any(Option::is_none);
+            let look = further || results.iter().any(Option::is_none);
             let next_due = if look && !paused { self.next_due(&line, now) } else { None };
             let dropped = std::mem::take(&mut self.dropped);
-            outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
+            outcomes.push(LineOutcome { results, next_due, dropped, paused, refused: None });
         }
         outcomes
     }
 
-    /// Begins the group of a line where it has not begun yet.
+    /// Creates the group of a line in each matching queue that does not have it yet.
     fn begin(&mut self, line: &QueueLine, subscription: Subscription, now: Timestamp) {
         let queues: Vec<_> = (self.queues.iter())
             .filter(|(name, queue)| queue.matches(name, &line.selector))
@@ -66,12 +68,12 @@ impl State {
             .any(|other| other.selector == selector && other.group == line.group);
         if !known && subscription != Subscription::All && !line.group.is_queue_mode() {
             let group = line.group.clone();
-            self.remembered.push(Remembered { selector, group, subscription, at: now });
+            self.remembered.push(OracleSubscription { selector, group, subscription, at: now });
         }
     }
 
-    /// The cursors of a line in the order in which they are offered, with their due times. A group
-    /// that has not begun is read as one that begins with `all`.
+    /// Returns the cursors of a line in the order in which they are offered, with their due times.
+    /// A group that does not exist yet is treated as one with the subscription `all`.
     fn offered(&self, line: &QueueLine, now: Timestamp) -> Vec<(CursorKey, Option<Timestamp>)> {
         let mut offered = Vec::new();
         for (name, queue) in &self.queues {
@@ -80,11 +82,11 @@ impl State {
             }
             let group = queue.groups.get(&line.group);
             for (partition_name, partition) in &queue.partitions {
-                let beginning = Cursor::at(partition.first, Timestamp(0));
+                let beginning = OracleCursor::at(partition.first, Timestamp(0));
                 if matches!(&line.selector, Selector::Partition(_, p) if p != partition_name) {
                     continue;
                 }
-                let reading = Reading { options: &queue.options, partition, now };
+                let reading = OracleReading { options: &queue.options, partition, now };
                 let cursor = group.map_or(&beginning, |group| &group.cursors[partition_name]);
                 let due_at = reading.due_at(cursor);
                 let key = CursorKey {
@@ -101,10 +103,10 @@ impl State {
         offered.into_iter().map(|(_, due_at, key)| (key, due_at)).collect()
     }
 
-    /// The time until something can be taken; zero if it can be now.
+    /// Returns the time until a message can be taken; zero if one can be taken now.
     pub(super) fn next_due(&self, line: &QueueLine, now: Timestamp) -> Option<Duration> {
-        if line.is_chores() {
-            return self.chores_due(now);
+        if line.is_background() {
+            return self.background_due(now);
         }
         let read = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at);
         let queues = self.queues.iter().filter(|(name, queue)| queue.matches(name, &line.selector));
@@ -114,20 +116,20 @@ impl State {
         read.chain(waits).min().map(|due_at| now.until(due_at))
     }
 
-    /// When each cursor has something, or had.
+    /// Returns the due times of all scheduled messages and cursors, including past ones.
     pub(super) fn queue_moments(&self, now: Timestamp) -> Vec<Timestamp> {
-        let mut moments = Vec::new();
+        let mut due_times = Vec::new();
         for queue in self.queues.values() {
-            moments.extend(queue.scheduled.iter().map(|one| one.deliver_at));
+            due_times.extend(queue.scheduled.iter().map(|one| one.deliver_at));
             for group in queue.groups.values() {
                 for (name, cursor) in &group.cursors {
                     let partition = &queue.partitions[name];
-                    let reading = Reading { options: &queue.options, partition, now };
-                    moments.extend(reading.due_at(cursor));
+                    let reading = OracleReading { options: &queue.options, partition, now };
+                    due_times.extend(reading.due_at(cursor));
                 }
             }
         }
-        moments
+        due_times
     }
 
     fn serve(
@@ -136,17 +138,17 @@ impl State {
         request: &ClaimRequest,
         served: &mut BTreeSet<CursorKey>,
         now: Timestamp,
-    ) -> Option<Grant> {
+    ) -> Option<QueueClaimResult> {
         let offered = self.offered(line, now);
         let repeated = self.held_under(&offered, request.token, now);
         if repeated.is_some() || self.maintenance.pops_paused {
             return repeated;
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = OracleGathered::default();
         let (messages, bytes) = (request.batch_len_max as usize, request.bytes_max.max(1));
-        let mut room = Room { messages, bytes };
+        let mut capacity = OracleBatchCapacity { messages, bytes };
         for (key, _) in offered {
-            if !room.is_left(0, 0)
+            if !capacity.is_left(0, 0)
                 || gathered.partitions.len() == request.partitions_len_max as usize
             {
                 break;
@@ -154,40 +156,45 @@ impl State {
             if served.contains(&key) {
                 continue;
             }
-            let taken = self.take(&key, room, now);
+            let taken = self.take(&key, capacity, now);
             if taken.is_empty() {
                 continue;
             }
             gathered.add(self, &key, &taken);
-            room.messages -= taken.len();
+            capacity.messages -= taken.len();
             let last = gathered.partitions.last().expect("it was just added");
             let bytes: usize = last.messages.iter().map(|message| message.payload.len()).sum();
-            room.bytes = room.bytes.saturating_sub(bytes as u64);
-            if room.bytes == 0 {
-                room.messages = 0;
+            capacity.bytes = capacity.bytes.saturating_sub(bytes as u64);
+            if capacity.bytes == 0 {
+                capacity.messages = 0;
             }
             self.hold(&key, request, taken, now);
             served.insert(key);
         }
-        gathered.grant(self, (!request.auto_ack).then_some(request.token), now)
+        gathered.into_result(self, (!request.auto_ack).then_some(request.token), now)
     }
 
-    fn take(&mut self, key: &CursorKey, room: Room, now: Timestamp) -> BTreeMap<i64, Held> {
+    fn take(
+        &mut self,
+        key: &CursorKey,
+        capacity: OracleBatchCapacity,
+        now: Timestamp,
+    ) -> BTreeMap<i64, OracleHeld> {
         let queue = self.queues.get_mut(&key.queue).expect("it was offered");
         let group = queue.groups.get_mut(&key.group).expect("it was offered");
         let cursor = group.cursors.get_mut(&key.partition).expect("it was offered");
         let ran_out = cursor.lease.clone().filter(|lease| lease.until <= now);
         let partition = &queue.partitions[&key.partition];
-        let reading = Reading { options: &queue.options, partition, now };
+        let reading = OracleReading { options: &queue.options, partition, now };
         let due = reading.due_at(cursor).is_some_and(|due_at| due_at <= now);
         let buried = reading.end_expired_lease(cursor);
         let lost = reading.pass_over(cursor);
-        let taken = reading.take(cursor, room);
+        let taken = reading.take(cursor, capacity);
         queue.losses.add(lost);
         if buried.is_some() && !queue.options.dead_letters {
             queue.losses.dropped += 1;
         }
-        assert_eq!(due, !taken.is_empty(), "the due time of {key:?} agrees with what it gives");
+        assert_eq!(due, !taken.is_empty(), "the due time of {key:?} agrees with what can be taken");
         match buried {
             Some(buried) if queue.options.dead_letters => self.bury(key, buried, now),
             Some(buried) => self.dropped.push(Dropped {
@@ -203,12 +210,12 @@ impl State {
         taken
     }
 
-    /// Rule 6.
+    /// Leases the taken messages, or settles them at once if the request has `auto_ack`.
     fn hold(
         &mut self,
         key: &CursorKey,
         request: &ClaimRequest,
-        unsettled: BTreeMap<i64, Held>,
+        unsettled: BTreeMap<i64, OracleHeld>,
         now: Timestamp,
     ) {
         let queue = self.queues.get_mut(&key.queue).expect("it was offered");
@@ -217,52 +224,52 @@ impl State {
         cursor.freed_at = now;
         cursor.taken = Some((now, request.worker.clone()));
         let (token, worker, ends) = (request.token, request.worker.clone(), BTreeMap::new());
-        let lease = Lease { token, until, unsettled, at: now, worker, ends };
-        match request.auto_ack {
-            false => cursor.lease = Some(lease),
-            true => {
-                queue.groups.get_mut(&key.group).expect("it was offered").settled = true;
-                let lease = Lease { until: now, ..lease };
-                self.note(key, &lease, DeliveryOutcome::Acked, now);
-            }
+        let lease = OracleLease { token, until, unsettled, at: now, worker, ends };
+        if request.auto_ack {
+            queue.groups.get_mut(&key.group).expect("it was offered").settled = true;
+            let lease = OracleLease { until: now, ..lease };
+            self.note(key, &lease, DeliveryOutcome::Acked, now);
+        } else {
+            cursor.lease = Some(lease);
         }
     }
 
-    /// What is still held under the token of a repeated claim.
+    /// Returns what is still leased under the request's token, in case the claim is repeated.
     fn held_under(
         &self,
         offered: &[(CursorKey, Option<Timestamp>)],
         token: LeaseToken,
         now: Timestamp,
-    ) -> Option<Grant> {
-        let mut gathered = Gathered::default();
+    ) -> Option<QueueClaimResult> {
+        let mut gathered = OracleGathered::default();
         for (key, _) in offered {
             let lease = self.cursor(key).lease.as_ref();
             if let Some(lease) = lease.filter(|lease| lease.token == token && lease.until > now) {
                 gathered.add(self, key, &lease.unsettled);
             }
         }
-        gathered.grant(self, Some(token), now)
+        gathered.into_result(self, Some(token), now)
     }
 
-    pub(super) fn cursor(&self, key: &CursorKey) -> &Cursor {
+    pub(super) fn cursor(&self, key: &CursorKey) -> &OracleCursor {
         &self.queues[&key.queue].groups[&key.group].cursors[&key.partition]
     }
 }
 
-/// A grant on its way.
+/// The partitions that have been collected for a claim result.
 #[derive(Default)]
-struct Gathered {
+struct OracleGathered {
     keys: Vec<CursorKey>,
-    partitions: Vec<GrantedPartition>,
+    partitions: Vec<ClaimedPartition>,
 }
 
-impl Gathered {
-    fn add(&mut self, state: &State, key: &CursorKey, messages: &BTreeMap<i64, Held>) {
+impl OracleGathered {
+    fn add(&mut self, state: &OracleState, key: &CursorKey, messages: &BTreeMap<i64, OracleHeld>) {
         let partition = &state.queues[&key.queue].partitions[&key.partition];
-        let deliver = |(offset, held): (&i64, &Held)| delivered(partition, *offset, held.failures);
+        let deliver =
+            |(offset, held): (&i64, &OracleHeld)| delivered(partition, *offset, held.failures);
         self.keys.push(key.clone());
-        self.partitions.push(GrantedPartition {
+        self.partitions.push(ClaimedPartition {
             queue: key.queue.clone(),
             partition: key.partition.clone(),
             partition_id: partition.id,
@@ -270,7 +277,12 @@ impl Gathered {
         });
     }
 
-    fn grant(self, state: &State, token: Option<LeaseToken>, now: Timestamp) -> Option<Grant> {
+    fn into_result(
+        self,
+        state: &OracleState,
+        token: Option<LeaseToken>,
+        now: Timestamp,
+    ) -> Option<QueueClaimResult> {
         let until = |key| state.cursor(key).lease.as_ref().map(|lease| lease.until);
         let first = self.keys.iter().filter_map(until).min();
         let lease_for = first.map_or(Duration::ZERO, |until| now.until(until));
@@ -281,12 +293,12 @@ impl Gathered {
         let cursors = self.keys.iter().map(cursor_id).collect();
         let lease = token.map(|token| LeaseId { token, cursors });
         let partitions = self.partitions;
-        (!partitions.is_empty()).then_some(Grant { lease, lease_for, partitions })
+        (!partitions.is_empty()).then_some(QueueClaimResult { lease, lease_for, partitions })
     }
 }
 
-/// A message as its consumer sees it.
-pub(super) fn delivered(partition: &Partition, offset: i64, failures: u32) -> Delivered {
+/// Builds a message as its consumer sees it.
+pub(super) fn delivered(partition: &OraclePartition, offset: i64, failures: u32) -> Delivered {
     let message = partition.message(offset);
     Delivered {
         id: message.id,

@@ -1,4 +1,4 @@
-//! The clock that the oracle's rules go by.
+//! The clock of the oracle.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,21 +6,21 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use wakeline_core::Timestamp;
 
-/// Where a test clock begins: 2026-01-01 00:00:00 UTC.
+/// The time at which a test clock starts: 2026-01-01 00:00:00 UTC.
 pub const TEST_EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
 
-/// A clock that only a test moves, the machine's, or the runtime's.
+/// A clock that only a test moves, or that follows the system's clock or tokio's.
 #[derive(Debug)]
-pub(super) enum Clock {
+pub(super) enum OracleClock {
     /// Stands still until it is advanced.
     Test(Mutex<Timestamp>),
-    /// Runs by itself, and never backwards; advancing it adds an offset.
+    /// Follows the system's clock, but never goes back; advancing it adds an offset.
     Real { offset: Mutex<Duration>, last: Mutex<Timestamp> },
-    /// Runs with tokio's clock; advancing it adds an offset.
+    /// Follows tokio's clock; advancing it adds an offset.
     Tokio { start: Instant, offset: Mutex<Duration> },
 }
 
-impl Clock {
+impl OracleClock {
     pub(super) fn test() -> Self {
         Self::Test(Mutex::new(TEST_EPOCH))
     }

@@ -5,29 +5,29 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{Change, DeadLetterId, MessageId, RedriveId, Timestamp, TransactionId};
 use wakeline_store::{
-    DeadLetter, DeadLetterFilter, DeadLetters, Page, PushItem, QueueChores, QueueDeadLetters,
-    Redrive, RedriveJob, RedriveState, StoreError,
+    DeadLetter, DeadLetterFilter, DeadLetters, Page, PushItem, QueueBackgroundReport,
+    QueueDeadLetters, Redrive, RedriveJob, RedriveState, StoreError,
 };
 
 use super::MemoryStore;
 use super::claim::CursorKey;
-use super::state::{Parked, State};
+use super::state::{OracleParked, OracleState};
 use super::take::Doomed;
 
-/// A dead letter, and where its message is.
+/// A dead letter, with the offset of its message.
 #[derive(Debug, Clone)]
 pub(super) struct Buried {
     pub(super) offset: i64,
     pub(super) letter: DeadLetter,
 }
 
-/// A job under way.
+/// A redrive job and its progress.
 #[derive(Debug, Clone)]
 pub(super) struct Redriving {
     job: RedriveJob,
-    /// The newest dead letter when it started.
+    /// The newest dead letter at the start of the job.
     last: DeadLetterId,
-    /// The newest that it has dealt with.
+    /// The newest dead letter that the job has processed.
     place: DeadLetterId,
     due_at: Timestamp,
 }
@@ -44,8 +44,8 @@ fn fits(letter: &DeadLetter, filter: &DeadLetterFilter) -> bool {
         })
 }
 
-impl State {
-    /// Copies a message to the dead letters.
+impl OracleState {
+    /// Adds a copy of a message to the dead letters.
     pub(super) fn bury(&mut self, key: &CursorKey, doomed: Doomed, now: Timestamp) {
         let number = DeadLetterId(self.next_id());
         let partition = &self.queues[&key.queue].partitions[&key.partition];
@@ -92,23 +92,23 @@ impl State {
         job
     }
 
-    pub(super) fn chores_due(&self, now: Timestamp) -> Option<Duration> {
+    pub(super) fn background_due(&self, now: Timestamp) -> Option<Duration> {
         let running = |one: &&Redriving| one.job.state == RedriveState::Running;
         let due = self.redrives.iter().filter(running).map(|one| one.due_at).min();
         due.map(|due_at| now.until(due_at))
     }
 
-    fn do_chores(&mut self, rows: u32, now: Timestamp) -> QueueChores {
+    fn run_background(&mut self, rows: u32, now: Timestamp) -> QueueBackgroundReport {
         let due = |one: &Redriving| one.job.state == RedriveState::Running && one.due_at <= now;
         let first = (self.redrives.iter().enumerate())
             .filter(|(_, one)| due(one))
             .min_by_key(|(index, one)| (one.due_at, *index));
-        let mut chores = QueueChores::default();
+        let mut report = QueueBackgroundReport::default();
         if let Some((index, _)) = first {
-            (chores.rows, chores.changes) = self.go_on(index, rows, now);
+            (report.rows, report.changes) = self.go_on(index, rows, now);
         }
-        chores.next_due = self.chores_due(now);
-        chores
+        report.next_due = self.background_due(now);
+        report
     }
 
     /// Redrives some dead letters of a job, oldest first.
@@ -126,9 +126,9 @@ impl State {
         let (mut done, mut changes) = (0, Vec::new());
         for buried in &found {
             place = buried.letter.number;
-            if let Some(told) = self.redrive_one(buried, &job.redrive, now) {
+            if let Some(caused) = self.redrive_one(buried, &job.redrive, now) {
                 self.dead_letters.retain(|other| other.letter.number != place);
-                changes.extend(told);
+                changes.extend(caused);
                 done += 1;
             }
         }
@@ -148,7 +148,7 @@ impl State {
         (read, changes)
     }
 
-    /// Returns whom to tell; `None` if it cannot be redriven.
+    /// Returns the changes that follow; `None` if the dead letter cannot be redriven.
     fn redrive_one(
         &mut self,
         buried: &Buried,
@@ -185,7 +185,7 @@ impl State {
         }
         let free = held.is_none();
         let error = letter.error.clone();
-        let parked = Parked { failures: 0, due_at: now, error, alone: false };
+        let parked = OracleParked { failures: 0, due_at: now, error, alone: false };
         cursor.parked.insert(buried.offset, parked);
         Some(self.left_behind(&key, now).into_iter().filter(|_| free).collect())
     }
@@ -215,7 +215,7 @@ impl QueueDeadLetters for MemoryStore {
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
         let job = self.recorded(|state, now| state.start_redrive(redrive, now));
-        Ok((job, vec![Change::of_chores(Duration::ZERO)]))
+        Ok((job, vec![Change::of_background(Duration::ZERO)]))
     }
 
     async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
@@ -237,7 +237,7 @@ impl QueueDeadLetters for MemoryStore {
         self.redrive_job(job).await
     }
 
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
-        Ok(self.state.lock().do_chores(rows, self.now()))
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError> {
+        Ok(self.state.lock().run_background(rows, self.now()))
     }
 }

@@ -5,11 +5,11 @@ use wakeline_store::{DeliveryOutcome, MessageKey};
 
 use super::admin::named;
 use super::claim::CursorKey;
-use super::state::State;
+use super::state::OracleState;
 
-impl State {
-    /// Deletes a message for all groups. Returns whether there was one, and whom to tell of what it
-    /// held up.
+impl OracleState {
+    /// Deletes a message for all groups. Returns whether it existed, and the changes for the groups
+    /// that it had blocked.
     pub(super) fn delete_message(
         &mut self,
         message: &MessageKey,
@@ -38,7 +38,7 @@ impl State {
         (true, changes)
     }
 
-    /// Takes a deleted message from a cursor.
+    /// Removes a deleted message from a cursor.
     fn take_from(&mut self, key: &CursorKey, offset: i64, now: Timestamp) -> Option<Change> {
         let queue = self.queues.get_mut(&key.queue).expect("it has the cursor");
         let partition = &queue.partitions[&key.partition];

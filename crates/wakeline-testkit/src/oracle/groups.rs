@@ -1,4 +1,4 @@
-//! Consumer groups: how far they are, and moving them.
+//! Consumer groups: their progress, and seeking.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use wakeline_core::{Change, GroupName, QueueName, Selector, Subscription, Timest
 use wakeline_store::{GroupDetail, GroupPartition, GroupPartitionFilter, Seek, SeekTo};
 
 use super::claim::CursorKey;
-use super::state::{Cursor, Group, Partition, Queue, State};
+use super::state::{OracleCursor, OraclePartition, OracleQueue, OracleState};
 
-impl State {
+impl OracleState {
     pub(super) fn groups(&self, only: Option<&GroupName>, now: Timestamp) -> Vec<GroupDetail> {
         let mut details = Vec::new();
         for (queue_name, queue) in &self.queues {
-            for (name, group) in &queue.groups {
+            for name in queue.groups.keys() {
                 if only.is_none_or(|only| only == name) {
-                    details.push(group_detail(queue_name, queue, (name, group), now));
+                    details.push(queue.group_detail(queue_name, name, now));
                 }
             }
         }
@@ -93,12 +93,12 @@ impl State {
         (moved.len() as u64, changes)
     }
 
-    /// Puts a cursor elsewhere: what it held and had parked is let go.
+    /// Moves a cursor. Its lease and its parked messages are dropped.
     pub(super) fn move_cursor(&mut self, key: &CursorKey, next: i64, now: Timestamp) {
         self.note_lost(key, now);
         let queue = self.queues.get_mut(&key.queue).expect("it has the cursor");
         let cursor = queue.cursor_mut(key).expect("it is there");
-        *cursor = Cursor { taken: cursor.taken.take(), ..Cursor::at(next, now) };
+        *cursor = OracleCursor { taken: cursor.taken.take(), ..OracleCursor::at(next, now) };
     }
 
     pub(super) fn group_partitions(
@@ -172,14 +172,14 @@ fn page(all: Vec<GroupPartition>, filter: &GroupPartitionFilter) -> Vec<GroupPar
     all.into_iter().skip(filter.offset as usize).take(filter.limit as usize).collect()
 }
 
-/// The oldest message that is unread or unsettled.
-pub(super) fn oldest(partition: &Partition, cursor: &Cursor) -> Option<i64> {
+/// Returns the offset of the oldest message that is unread or unsettled.
+pub(super) fn oldest(partition: &OraclePartition, cursor: &OracleCursor) -> Option<i64> {
     let held = cursor.lease.iter().flat_map(|lease| lease.unsettled.keys()).min();
     let unread = (cursor.next < partition.end()).then_some(cursor.next);
     held.into_iter().chain(cursor.parked.keys().min()).copied().chain(unread).min()
 }
 
-/// Speaks to those who wait where a subscription was remembered.
+/// Returns the change for the waiters whose subscription had been remembered.
 fn subscription_change(selector: &Selector, group: &GroupName) -> Change {
     match selector {
         Selector::Queue(queue) | Selector::Partition(queue, _) => {
@@ -192,38 +192,42 @@ fn subscription_change(selector: &Selector, group: &GroupName) -> Change {
     }
 }
 
-fn group_detail(
-    queue_name: &QueueName,
-    queue: &Queue,
-    (name, group): (&GroupName, &Group),
-    now: Timestamp,
-) -> GroupDetail {
-    let lags: Vec<u64> = (group.cursors.iter())
-        .map(|(partition, cursor)| lag(&queue.partitions[partition], cursor))
-        .collect();
-    let oldest_at = (group.cursors.iter())
-        .filter_map(|(name, cursor)| {
-            let partition = &queue.partitions[name];
-            oldest(partition, cursor).map(|offset| partition.message(offset).created_at)
-        })
-        .min();
-    let live = |cursor: &&Cursor| cursor.lease.as_ref().is_some_and(|lease| lease.until > now);
-    GroupDetail {
-        queue: queue_name.clone(),
-        group: name.clone(),
-        subscription: group.subscription,
-        created_at: group.created_at,
-        partitions: lags.len() as u64,
-        partitions_behind: lags.iter().filter(|lag| **lag > 0).count() as u64,
-        lag: lags.iter().sum(),
-        behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
-        leases: group.cursors.values().filter(live).count() as u64,
-        polled_at: group.polled_at,
-        idle_since: queue.idle_since(group, now),
+impl OracleQueue {
+    fn group_detail(
+        &self,
+        queue_name: &QueueName,
+        name: &GroupName,
+        now: Timestamp,
+    ) -> GroupDetail {
+        let group = &self.groups[name];
+        let lags: Vec<u64> = (group.cursors.iter())
+            .map(|(partition, cursor)| lag(&self.partitions[partition], cursor))
+            .collect();
+        let oldest_at = (group.cursors.iter())
+            .filter_map(|(name, cursor)| {
+                let partition = &self.partitions[name];
+                oldest(partition, cursor).map(|offset| partition.message(offset).created_at)
+            })
+            .min();
+        let live =
+            |cursor: &&OracleCursor| cursor.lease.as_ref().is_some_and(|lease| lease.until > now);
+        GroupDetail {
+            queue: queue_name.clone(),
+            group: name.clone(),
+            subscription: group.subscription,
+            created_at: group.created_at,
+            partitions: lags.len() as u64,
+            partitions_behind: lags.iter().filter(|lag| **lag > 0).count() as u64,
+            lag: lags.iter().sum(),
+            behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
+            leases: group.cursors.values().filter(live).count() as u64,
+            polled_at: group.polled_at,
+            idle_since: self.idle_since(group, now),
+        }
     }
 }
 
-pub(super) fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
+pub(super) fn lag(partition: &OraclePartition, cursor: &OracleCursor) -> u64 {
     let unread = partition.between(cursor.next, partition.end());
     let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
     unread + (cursor.parked.len() + unsettled) as u64

@@ -1,14 +1,14 @@
-//! Groups that nobody polls any more.
+//! Groups that are no longer polled.
 
 use wakeline_core::{QueueLine, QueueName, Timestamp};
 
-use super::state::{Group, Queue, State};
+use super::state::{OracleGroup, OracleQueue, OracleState};
 
-impl State {
-    /// Records a poll of a line's group, where the last one was recorded long enough ago.
+impl OracleState {
+    /// Records a poll of a line's group in each queue whose last record is old enough.
     pub(super) fn poll(&mut self, line: &QueueLine, now: Timestamp) {
         let matching =
-            |(name, queue): &(&QueueName, &mut Queue)| queue.matches(name, &line.selector);
+            |(name, queue): &(&QueueName, &mut OracleQueue)| queue.matches(name, &line.selector);
         for (_, queue) in self.queues.iter_mut().filter(matching) {
             let Some(group) = queue.groups.get(&line.group) else { continue };
             let recorded_after = queue.options.poll_recorded_after(group.settled);
@@ -22,9 +22,9 @@ impl State {
     }
 }
 
-impl Queue {
-    /// Since when a group is idle, if it is.
-    pub(super) fn idle_since(&self, group: &Group, now: Timestamp) -> Option<Timestamp> {
+impl OracleQueue {
+    /// Returns since when a group is idle; `None` if it is not.
+    pub(super) fn idle_since(&self, group: &OracleGroup, now: Timestamp) -> Option<Timestamp> {
         let after = self.options.group_idle_after(group.settled)?;
         Some(group.polled_at.plus(after)).filter(|since| *since <= now)
     }
@@ -36,9 +36,9 @@ impl Queue {
         }
     }
 
-    /// The groups that count against limits and hold messages back, by name: those that are not
-    /// idle; or all of them, where all are.
-    pub(super) fn holding(&self, now: Timestamp) -> Vec<&Group> {
+    /// Returns, by name, the groups that count against limits and hold messages back: those that
+    /// are not idle, or all groups if all are idle.
+    pub(super) fn holding(&self, now: Timestamp) -> Vec<&OracleGroup> {
         let all = || self.groups.values();
         let holding: Vec<_> = all().filter(|group| self.idle_since(group, now).is_none()).collect();
         if holding.is_empty() { all().collect() } else { holding }

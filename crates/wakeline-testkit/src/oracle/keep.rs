@@ -1,4 +1,4 @@
-//! Housekeeping: what is past its time goes, all at once.
+//! Housekeeping: removes everything that is past its retention, in one call.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use wakeline_store::{DeliveryOutcome, HousekeepingReport, Losses};
 
 use super::claim::CursorKey;
 use super::groups::oldest;
-use super::state::{Cursor, Message, Partition, Queue, State};
-use super::take::Reading;
+use super::state::{OracleCursor, OracleMessage, OraclePartition, OracleQueue, OracleState};
+use super::take::OracleReading;
 
-impl State {
+impl OracleState {
     pub(super) fn housekeep(&mut self, now: Timestamp) -> HousekeepingReport {
         let mut report = HousekeepingReport::default();
         let limited: Vec<QueueName> = (self.queues.iter())
@@ -36,15 +36,15 @@ impl State {
         }
         let spans = self.queues.values().filter_map(|queue| queue.options.shortest_span());
         report.next_due = spans.min();
-        // Told once: by the first call that comes upon them.
+        // Each loss is reported once, by the first call that finds it.
         for (name, queue) in &mut self.queues {
-            let mut untold = queue.losses;
-            untold.expired -= queue.told.expired;
-            untold.evicted -= queue.told.evicted;
-            untold.dropped -= queue.told.dropped;
-            queue.told = queue.losses;
-            if !untold.is_none() {
-                report.losses.push((name.clone(), untold));
+            let mut unreported = queue.losses;
+            unreported.expired -= queue.reported.expired;
+            unreported.evicted -= queue.reported.evicted;
+            unreported.dropped -= queue.reported.dropped;
+            queue.reported = queue.losses;
+            if !unreported.is_none() {
+                report.losses.push((name.clone(), unreported));
             }
         }
         report
@@ -54,7 +54,7 @@ impl State {
         self.queues.get(name).map(|queue| queue.losses).unwrap_or_default()
     }
 
-    /// Ends leases that ran out, and passes over what groups are not to get any more.
+    /// Ends expired leases, and skips messages that groups may no longer receive.
     fn pass_over_all(&mut self, name: &QueueName, now: Timestamp) -> Losses {
         let mut lost = Losses::default();
         let queue = &self.queues[name];
@@ -72,7 +72,7 @@ impl State {
             let group = queue.groups.get_mut(&key.group).expect("it was just listed");
             let cursor = group.cursors.get_mut(&key.partition).expect("it was just listed");
             let partition = &queue.partitions[&key.partition];
-            let reading = Reading { options: &queue.options, partition, now };
+            let reading = OracleReading { options: &queue.options, partition, now };
             let ran_out = cursor.lease.clone().filter(|lease| lease.until <= now);
             let ended = ran_out.is_some();
             let buried = reading.end_expired_lease(cursor);
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl OracleQueue {
     /// Whether the oldest message of a partition is as old as the shortest limit.
     fn may_be_past(&self, name: &PartitionName, now: Timestamp) -> bool {
         let oldest = self.partitions[name].log.first();
@@ -104,8 +104,8 @@ impl Queue {
             .is_some_and(|(message, shortest)| message.created_at.plus(shortest) <= now)
     }
 
-    /// Removes messages by the rules of retention. Returns how many, and how many of them some
-    /// group had not settled, by group.
+    /// Removes messages by the rules of retention. Returns how many it removed, and how many
+    /// deliveries that loses: one for each group that had not settled a message.
     fn remove_old(&mut self, name: &PartitionName, now: Timestamp) -> (u64, u64) {
         if !self.may_be_past(name, now) {
             return (0, 0);
@@ -114,19 +114,19 @@ impl Queue {
         let cursors = || self.groups.values().map(|group| &group.cursors[name]);
         let created_at = |offset| partition.message(offset).created_at;
         let leased = cursors().filter_map(|cursor| first_leased(cursor, now)).map(created_at).min();
-        // Idle groups hold back only what they have under a lease.
+        // Idle groups keep only the messages that they have under a lease.
         let holding = self.holding(now).into_iter().map(|group| &group.cursors[name]);
         let unsettled = holding.filter_map(|cursor| oldest(partition, cursor)).map(created_at);
         let unsettled = unsettled.chain(leased).min();
         let known = Duration::from_secs(self.options.dedup_window_secs.into());
-        let old = |message: &Message, age: Option<Duration>, first: Option<Timestamp>| {
+        let old = |message: &OracleMessage, age: Option<Duration>, first: Option<Timestamp>| {
             age.is_some_and(|age| message.created_at.plus(age) <= now)
                 && message.created_at.plus(known) < now
                 && first.is_none_or(|first| message.created_at < first)
         };
         let completed_age =
             self.options.completed_removal_age().filter(|_| !self.groups.is_empty());
-        let goes = |message: &&Message| {
+        let goes = |message: &&OracleMessage| {
             old(message, self.options.removal_age(), leased)
                 || old(message, completed_age, unsettled)
         };
@@ -142,18 +142,23 @@ impl Queue {
         };
         let removed = before.between(before.first, first);
         let cursors = self.groups.values_mut().filter_map(|group| group.cursors.get_mut(name));
-        let lost = cursors.map(|cursor| begin_at(cursor, (&before, first), now)).sum();
+        let lost = cursors.map(|cursor| begin_at(cursor, &before, first, now)).sum();
         (removed, if groups_len == 0 { removed } else { lost })
     }
 }
 
-fn first_leased(cursor: &Cursor, now: Timestamp) -> Option<i64> {
+fn first_leased(cursor: &OracleCursor, now: Timestamp) -> Option<i64> {
     let lease = cursor.lease.as_ref().filter(|lease| lease.until > now)?;
     lease.unsettled.keys().next().copied()
 }
 
-/// Takes a cursor over what is no longer stored. Returns how much of it was unsettled.
-fn begin_at(cursor: &mut Cursor, (before, first): (&Partition, i64), now: Timestamp) -> u64 {
+/// Moves a cursor past removed messages. Returns how many of them were unsettled.
+fn begin_at(
+    cursor: &mut OracleCursor,
+    before: &OraclePartition,
+    first: i64,
+    now: Timestamp,
+) -> u64 {
     let kept = cursor.parked.split_off(&first);
     let parked = std::mem::replace(&mut cursor.parked, kept).len() as u64;
     let unread = before.between(cursor.next, first);

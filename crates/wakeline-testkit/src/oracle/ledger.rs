@@ -1,4 +1,4 @@
-//! The ledger: how leases ended, remembered for as long as their queue wants.
+//! The ledger: how leases ended, kept for as long as the options of their queue say.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use wakeline_core::{GroupId, GroupName, PartitionId, PartitionName, QueueName, T
 use wakeline_store::{DeliveryOutcome, LedgerEntry};
 
 use super::claim::CursorKey;
-use super::state::{Lease, Queue, State};
+use super::state::{OracleLease, OracleQueue, OracleState};
 
-/// A lease that is over.
+/// A lease that has ended, and the outcome of each of its messages.
 #[derive(Debug, Clone)]
-pub(super) struct Ended {
+pub(super) struct OracleEndedDelivery {
     partition: PartitionId,
     group: GroupId,
     worker: Option<String>,
@@ -22,20 +22,20 @@ pub(super) struct Ended {
     outcomes: BTreeMap<i64, DeliveryOutcome>,
 }
 
-impl Lease {
-    /// What it was given, with what became of it; what is unsettled ends as `rest`.
+impl OracleLease {
+    /// Returns the outcome of each message of the lease; unsettled messages get `rest`.
     fn outcomes(&self, rest: DeliveryOutcome) -> BTreeMap<i64, DeliveryOutcome> {
         let open = self.unsettled.keys().map(|offset| (*offset, rest));
         self.ends.iter().map(|(offset, end)| (*offset, *end)).chain(open).collect()
     }
 }
 
-impl State {
-    /// Remembers how a lease ended. One that ran out ended then, whoever notices it when.
+impl OracleState {
+    /// Records how a lease ended. An expired lease ended at its expiry, not when it was noticed.
     pub(super) fn note(
         &mut self,
         key: &CursorKey,
-        lease: &Lease,
+        lease: &OracleLease,
         rest: DeliveryOutcome,
         now: Timestamp,
     ) {
@@ -45,7 +45,7 @@ impl State {
             return;
         }
         let ended_at = now.min(lease.until);
-        queue.ledger.push(Ended {
+        queue.ledger.push(OracleEndedDelivery {
             partition: queue.partitions[&key.partition].id,
             group: queue.groups[&key.group].id,
             worker: lease.worker.clone(),
@@ -57,20 +57,19 @@ impl State {
         });
     }
 
-    /// Remembers the end of a lease whose consumer has no say in it any more.
+    /// Records the end of a lease that is taken away from its consumer.
     pub(super) fn note_lost(&mut self, key: &CursorKey, now: Timestamp) {
         let Some(lease) = self.cursor(key).lease.clone() else { return };
-        let rest = match lease.until > now {
-            true => DeliveryOutcome::Released,
-            false => DeliveryOutcome::Expired,
-        };
+        let live = lease.until > now;
+        let rest = if live { DeliveryOutcome::Released } else { DeliveryOutcome::Expired };
         self.note(key, &lease, rest, now);
     }
 
-    /// The deliveries of a message, in the order in which they were offered.
+    /// Returns the deliveries of a message, in the order in which they were made.
     pub(super) fn ledger(
         &self,
-        (queue_name, partition): (&QueueName, &PartitionName),
+        queue_name: &QueueName,
+        partition: &PartitionName,
         offset: i64,
         now: Timestamp,
     ) -> Vec<LedgerEntry> {
@@ -82,7 +81,7 @@ impl State {
             .collect();
         for (group_name, group) in &queue.groups {
             let lease = group.cursors[partition].lease.as_ref();
-            entries.extend(lease.and_then(|lease| queue.leased(lease, (group_name, offset), now)));
+            entries.extend(lease.and_then(|lease| queue.leased(lease, group_name, offset, now)));
         }
         entries.sort_by_key(|entry| {
             (entry.offered_at, entry.ended_at.is_none(), entry.ended_at, entry.group.clone())
@@ -91,17 +90,18 @@ impl State {
     }
 }
 
-impl Queue {
+impl OracleQueue {
     fn group_name(&self, id: GroupId) -> Option<GroupName> {
         let found = self.groups.iter().find(|(_, group)| group.id == id);
         found.map(|(name, _)| name.clone())
     }
 
-    /// A lease that is out, or ran out unnoticed.
+    /// Returns the entry of a lease that is live, or has expired without being noticed.
     fn leased(
         &self,
-        lease: &Lease,
-        (group, offset): (&GroupName, i64),
+        lease: &OracleLease,
+        group: &GroupName,
+        offset: i64,
         now: Timestamp,
     ) -> Option<LedgerEntry> {
         let kept = Duration::from_secs(self.options.ledger_secs.into());
@@ -110,7 +110,7 @@ impl Queue {
             return None;
         }
         let rest = if over { DeliveryOutcome::Expired } else { DeliveryOutcome::Open };
-        let ended = Ended {
+        let ended = OracleEndedDelivery {
             partition: PartitionId(0),
             group: GroupId(0),
             worker: lease.worker.clone(),
@@ -125,7 +125,7 @@ impl Queue {
     }
 }
 
-fn entry(ended: &Ended, group: &GroupName, offset: i64) -> Option<LedgerEntry> {
+fn entry(ended: &OracleEndedDelivery, group: &GroupName, offset: i64) -> Option<LedgerEntry> {
     Some(LedgerEntry {
         offered_at: ended.at,
         ended_at: Some(ended.ended_at),

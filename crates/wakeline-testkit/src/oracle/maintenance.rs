@@ -1,4 +1,4 @@
-//! Maintenance: what is suspended.
+//! Maintenance mode, which suspends pushes and pops.
 
 use async_trait::async_trait;
 use wakeline_core::Selector;
@@ -7,13 +7,13 @@ use wakeline_store::{
 };
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::OracleState;
 
-impl State {
-    /// Refuses what producers send, if it is to be.
-    pub(super) fn admit(&self, operation: &'static str, nothing: bool) -> Result<(), StoreError> {
+impl OracleState {
+    /// Refuses a push that is not empty while maintenance refuses pushes.
+    pub(super) fn admit(&self, operation: &'static str, empty: bool) -> Result<(), StoreError> {
         match self.maintenance.pushes {
-            PushGate::Refuse if !nothing => Err(StoreError::Maintenance { operation }),
+            PushGate::Refuse if !empty => Err(StoreError::Maintenance { operation }),
             _ => Ok(()),
         }
     }
@@ -36,7 +36,7 @@ impl QueueMaintenance for MemoryStore {
             state.maintenance = set.applied_to(before);
             MaintenanceSet { before, now: state.maintenance }
         });
-        // As if the clock had been moved: anything may be due.
+        // As after a move of the clock, anything may be due.
         self.moved.send_modify(|moved| *moved += 1);
         Ok(done)
     }
@@ -45,7 +45,7 @@ impl QueueMaintenance for MemoryStore {
         Ok(self.state.lock().held() as u64)
     }
 
-    /// All of it at once.
+    /// Releases all held messages in one call.
     async fn release_held(&self) -> Result<u64, StoreError> {
         let mut state = self.state.lock();
         let before = state.held();

@@ -1,24 +1,26 @@
-//! Messages: looking through them, intervening, and doing away with them.
+//! Messages: browsing them, intervening, and removing them.
 
 use async_trait::async_trait;
 use wakeline_core::{Change, GroupName, PartitionId, PartitionName, QueueName, Timestamp};
 use wakeline_store::{
-    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, DeliveryOutcome, Intervened, Intervention,
-    ListedMessage, ListedMessages, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail,
-    QueueMessages, StoreError,
+    BROWSE_EXAMINED_FACTOR, BROWSE_PARTITIONS_MAX, BrowsePosition, DeliveryOutcome,
+    GIVE_UP_DISTANCE_MAX, Intervention, InterventionOutcome, ListedMessage, ListedMessages,
+    MessageFilter, MessageKey, Page, PartitionDetail, QueueMessages, StoreError,
 };
 
 use super::MemoryStore;
 use super::admin::{message_state, named};
 use super::claim::CursorKey;
-use super::state::{Cursor, Held, Lease, Parked, Partition, Queue, State};
+use super::state::{
+    OracleCursor, OracleHeld, OracleLease, OracleParked, OraclePartition, OracleQueue, OracleState,
+};
 use super::take::Doomed;
 
-impl State {
+impl OracleState {
     fn browse(
         &self,
         filter: &MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
         now: Timestamp,
     ) -> ListedMessages {
@@ -29,9 +31,9 @@ impl State {
             if !since || !fits(filter, queue, &self.queues[queue], name) {
                 continue;
             }
-            if partitions == BROWSE_PARTITIONS {
+            if partitions == BROWSE_PARTITIONS_MAX {
                 let before = i64::MAX;
-                list.next = Some(MessagePlace { partition: partition.id, before });
+                list.next = Some(BrowsePosition { partition: partition.id, before });
                 return list;
             }
             partitions += 1;
@@ -45,13 +47,14 @@ impl State {
                 if filter.from.is_some_and(|from| at < from) {
                     break;
                 }
-                if list.messages.len() == limit as usize || looked == limit * BROWSE_LOOK {
-                    let place = MessagePlace { partition: partition.id, before: offset + 1 };
+                if list.messages.len() == limit as usize || looked == limit * BROWSE_EXAMINED_FACTOR
+                {
+                    let place = BrowsePosition { partition: partition.id, before: offset + 1 };
                     list.next = Some(place);
                     return list;
                 }
                 looked += 1;
-                let message = self.listed((queue, name), offset, now);
+                let message = self.listed(queue, name, offset, now);
                 if filter.state.is_none_or(|state| state == message.state()) {
                     list.messages.push(message);
                 }
@@ -60,7 +63,9 @@ impl State {
         list
     }
 
-    pub(super) fn partitions_in_order(&self) -> Vec<(&QueueName, &PartitionName, &Partition)> {
+    pub(super) fn partitions_in_order(
+        &self,
+    ) -> Vec<(&QueueName, &PartitionName, &OraclePartition)> {
         let each = self.queues.iter().flat_map(|(name, queue)| {
             queue.partitions.iter().map(move |(partition, state)| (name, partition, state))
         });
@@ -71,7 +76,8 @@ impl State {
 
     fn listed(
         &self,
-        (queue_name, name): (&QueueName, &PartitionName),
+        queue_name: &QueueName,
+        name: &PartitionName,
         offset: i64,
         now: Timestamp,
     ) -> ListedMessage {
@@ -105,56 +111,57 @@ impl State {
         group: &GroupName,
         intervention: Intervention,
         now: Timestamp,
-    ) -> (Intervened, Vec<Change>) {
+    ) -> (InterventionOutcome, Vec<Change>) {
         let found =
             self.partitions_in_order().into_iter().find(|(.., p)| p.id == message.partition);
         let offset = found.and_then(|(.., p)| named(p, &message.transaction_id));
-        let Some(offset) = offset else { return (Intervened::Missing, Vec::new()) };
+        let Some(offset) = offset else { return (InterventionOutcome::Missing, Vec::new()) };
         let Some(key) = self.find(message.partition, |key, _| key.group == *group) else {
-            return (Intervened::NoGroup, Vec::new());
+            return (InterventionOutcome::NoGroup, Vec::new());
         };
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
         let cursor = queue.cursor_mut(&key).expect("it was just found");
-        let held = |cursor: &mut Cursor| {
+        let held = |cursor: &mut OracleCursor| {
             cursor.live_lease(now).is_some_and(|lease| lease.unsettled.contains_key(&offset))
         };
         if held(cursor) {
-            return (Intervened::Leased, Vec::new());
+            return (InterventionOutcome::Leased, Vec::new());
         }
         let free = cursor.lease.is_none();
         let outcome = match intervention {
             Intervention::Retry => self.retry(&key, offset, now),
-            Intervention::Bury { error } => self.give_up(&key, (offset, error), now),
+            Intervention::GiveUp { error } => self.give_up(&key, offset, error, now),
         };
-        let told = outcome == Intervened::Done && free;
-        (outcome, self.left_behind(&key, now).into_iter().filter(|_| told).collect())
+        let notify = outcome == InterventionOutcome::Done && free;
+        (outcome, self.left_behind(&key, now).into_iter().filter(|_| notify).collect())
     }
 
-    fn retry(&mut self, key: &CursorKey, offset: i64, now: Timestamp) -> Intervened {
+    fn retry(&mut self, key: &CursorKey, offset: i64, now: Timestamp) -> InterventionOutcome {
         let id = self.queues[&key.queue].partitions[&key.partition].message(offset).id;
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
         let cursor = queue.cursor_mut(key).expect("it was just found");
         let expired = cursor.lease.as_ref().is_some_and(|l| l.unsettled.contains_key(&offset));
         if offset >= cursor.next || expired {
-            return Intervened::Done;
+            return InterventionOutcome::Done;
         }
         if let Some(parked) = cursor.parked.get_mut(&offset) {
             parked.due_at = parked.due_at.min(now);
-            return Intervened::Done;
+            return InterventionOutcome::Done;
         }
-        let parked = Parked { failures: 0, due_at: now, error: None, alone: false };
+        let parked = OracleParked { failures: 0, due_at: now, error: None, alone: false };
         cursor.parked.insert(offset, parked);
         self.dead_letters
             .retain(|buried| buried.letter.id != id || buried.letter.group != key.group);
-        Intervened::Done
+        InterventionOutcome::Done
     }
 
     fn give_up(
         &mut self,
         key: &CursorKey,
-        (offset, error): (i64, Option<String>),
+        offset: i64,
+        error: Option<String>,
         now: Timestamp,
-    ) -> Intervened {
+    ) -> InterventionOutcome {
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
         let partition = queue.partitions[&key.partition].clone();
         let cursor = queue.cursor_mut(key).expect("it was just found");
@@ -167,31 +174,32 @@ impl State {
             }
             held
         } else if let Some(parked) = cursor.parked.remove(&offset) {
-            let Parked { failures, error, alone, .. } = parked;
-            Held { failures, error, alone, from_log: false }
+            let OracleParked { failures, error, alone, .. } = parked;
+            OracleHeld { failures, error, alone, from_log: false }
         } else if offset < cursor.next {
-            return Intervened::Settled;
-        } else if partition.between(cursor.next, offset) > BURY_DISTANCE_MAX.unsigned_abs() {
-            return Intervened::TooFar;
+            return InterventionOutcome::Settled;
+        } else if partition.between(cursor.next, offset) > GIVE_UP_DISTANCE_MAX.unsigned_abs() {
+            return InterventionOutcome::TooFar;
         } else {
             for before in (cursor.next..offset).filter(|before| !partition.is_gap(*before)) {
-                let parked = Parked { failures: 0, due_at: now, error: None, alone: false };
+                let parked = OracleParked { failures: 0, due_at: now, error: None, alone: false };
                 cursor.parked.insert(before, parked);
             }
             cursor.next = partition.beyond(offset + 1);
-            Held { failures: 0, error: None, alone: false, from_log: true }
+            OracleHeld { failures: 0, error: None, alone: false, from_log: true }
         };
-        let held = Held { error: error.or(held.error), ..held };
+        let held = OracleHeld { error: error.or(held.error), ..held };
         self.bury(key, Doomed { offset, held }, now);
         if let Some(lease) = ended {
             self.note(key, &lease, DeliveryOutcome::Expired, now);
         }
-        Intervened::Done
+        InterventionOutcome::Done
     }
 
     fn clear(
         &mut self,
-        (name, only): (&QueueName, Option<&PartitionName>),
+        name: &QueueName,
+        only: Option<&PartitionName>,
         dead_letters: bool,
         now: Timestamp,
     ) -> Option<u64> {
@@ -238,9 +246,9 @@ impl State {
     }
 }
 
-impl Lease {
-    /// Takes a message out of a lease that ran out.
-    fn take_back(&mut self, offset: i64) -> Option<Held> {
+impl OracleLease {
+    /// Takes a message out of an expired lease.
+    fn take_back(&mut self, offset: i64) -> Option<OracleHeld> {
         let held = self.unsettled.remove(&offset)?;
         self.ends.insert(offset, DeliveryOutcome::Expired);
         Some(held)
@@ -250,7 +258,7 @@ impl Lease {
 fn fits(
     filter: &MessageFilter,
     name: &QueueName,
-    queue: &Queue,
+    queue: &OracleQueue,
     partition: &PartitionName,
 ) -> bool {
     filter.queue.as_ref().is_none_or(|only| only == name)
@@ -261,9 +269,9 @@ fn fits(
 
 fn detail(
     queue: &QueueName,
-    state: &Queue,
+    state: &OracleQueue,
     name: &PartitionName,
-    p: &Partition,
+    p: &OraclePartition,
 ) -> PartitionDetail {
     PartitionDetail {
         queue: queue.clone(),
@@ -281,7 +289,7 @@ impl QueueMessages for MemoryStore {
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError> {
         let state = self.state.lock();
@@ -293,7 +301,7 @@ impl QueueMessages for MemoryStore {
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError> {
         Ok(self.recorded(|state, now| state.intervene(&message, group, intervention, now)))
     }
 
@@ -306,7 +314,7 @@ impl QueueMessages for MemoryStore {
         queue: &QueueName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
-        Ok(self.recorded(|state, now| state.clear((queue, None), dead_letters, now)))
+        Ok(self.recorded(|state, now| state.clear(queue, None, dead_letters, now)))
     }
 
     async fn clear_partition(
@@ -315,7 +323,7 @@ impl QueueMessages for MemoryStore {
         partition: &PartitionName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
-        Ok(self.recorded(|state, now| state.clear((queue, Some(partition)), dead_letters, now)))
+        Ok(self.recorded(|state, now| state.clear(queue, Some(partition), dead_letters, now)))
     }
 
     async fn delete_partition(

@@ -1,18 +1,20 @@
-//! A store in memory that follows `docs/reference/queue.md`, `docs/reference/flow.md` and
-//! `docs/reference/hook.md` word by word.
+//! The oracle: a store in memory that follows `docs/reference/queue.md`, `docs/reference/flow.md`
+//! and `docs/reference/hook.md` literally.
 //!
 //! # Where it sits
-//! Random sequences run on it and on a real store side by side; tests of the server may run on
-//! it instead of a database. It is written to be read next to the rules, not to be fast.
+//! Random sequences run on it and on a real store side by side; tests of the server may use it
+//! instead of a database. It is written to be compared with the rules, not to be fast.
 //!
 //! # Invariants
-//! * One lock around everything: each call happens at one moment of the clock.
-//! * Nothing is remembered but what the rules speak of.
+//! * One lock protects everything, so each call happens at one instant of the clock.
+//! * The state holds only what the rules mention.
 
 mod access;
 mod admin;
+mod capacity;
 mod claim;
 mod clock;
+mod counts;
 mod dead;
 mod delete;
 mod flow;
@@ -24,13 +26,11 @@ mod ledger;
 mod maintenance;
 mod messages;
 mod partition;
-mod room;
 mod schedule;
 mod settle;
 mod state;
 mod stats;
 mod take;
-mod tally;
 mod traces;
 
 use std::sync::Arc;
@@ -44,29 +44,29 @@ use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, PartitionId, PartitionName, QueueLine, QueueName,
     Timestamp, TransactionId,
 };
-use wakeline_seal::KeyRing;
+use wakeline_encryption::EncryptionKeys;
 use wakeline_store::{
-    ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
-    HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    LinkState, Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter,
-    ScheduledMessage, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin,
+    ConfigureQueue, EncryptedKind, Extension, GroupDetail, GroupPartition, GroupPartitionFilter,
+    HintFeed, HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim,
+    LineOutcome, LinkState, Losses, MessageDetail, PatchQueue, PayloadEncryption, PushItem,
+    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore,
+    Rekeyed, ScheduledFilter, ScheduledMessage, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin,
     StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
 
-use clock::Clock;
-use state::State;
+use clock::OracleClock;
+use state::OracleState;
 
-/// The oracle.
+/// A store that keeps everything in memory, as the reference documents describe it.
 #[derive(Debug)]
 pub struct MemoryStore {
-    clock: Clock,
-    state: Mutex<State>,
-    /// Counts how often the clock was moved by hand.
+    clock: OracleClock,
+    state: Mutex<OracleState>,
+    /// Counts how often the clock was advanced.
     moved: watch::Sender<u64>,
-    sealing: Sealing,
+    encryption: PayloadEncryption,
 }
 
 impl Default for MemoryStore {
@@ -76,49 +76,49 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store whose clock stands at [`TEST_EPOCH`] until it is advanced.
+    /// Creates an empty store whose clock stands at [`TEST_EPOCH`] until it is advanced.
     pub fn new() -> Self {
-        Self::on(Clock::test())
+        Self::on(OracleClock::test())
     }
 
-    /// An empty store that goes by the machine's clock, for use under a server.
+    /// Creates an empty store that uses the system's clock, to run a server on it.
     pub fn with_real_clock() -> Self {
-        Self::on(Clock::real())
+        Self::on(OracleClock::real())
     }
 
-    /// An empty store that goes by tokio's clock, from [`TEST_EPOCH`] on: under paused time it
-    /// moves with the timers of the code under test.
+    /// Creates an empty store that uses tokio's clock, starting at [`TEST_EPOCH`]: under paused
+    /// time it moves with the timers of the code under test.
     pub fn with_tokio_clock() -> Self {
-        Self::on(Clock::tokio())
+        Self::on(OracleClock::tokio())
     }
 
-    fn on(clock: Clock) -> Self {
+    fn on(clock: OracleClock) -> Self {
         Self {
             clock,
             state: Mutex::default(),
             moved: watch::Sender::new(0),
-            sealing: Sealing::default(),
+            encryption: PayloadEncryption::default(),
         }
     }
 
-    /// The time by the store's clock.
+    /// Returns the time of the store's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Moves the clock on, and tells whoever takes this store's hints that anything may be due.
+    /// Advances the clock, and sends the hint that anything may be due.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
         self.moved.send_modify(|moved| *moved += 1);
     }
 
-    /// The token of the lease that is live on a cursor.
+    /// Returns the token of the live lease on a cursor.
     pub fn live_token(&self, partition: PartitionId, group: &GroupName) -> Option<LeaseToken> {
         let mut state = self.state.lock();
         state.live_token(partition, group, self.now())
     }
 
-    /// Whether a partition has been made.
+    /// Returns whether a partition has been created.
     pub(crate) fn has_partition(&self, queue: &QueueName, partition: &PartitionName) -> bool {
         let state = self.state.lock();
         state.queues.get(queue).is_some_and(|queue| queue.partitions.contains_key(partition))
@@ -193,7 +193,7 @@ impl QueueAdmin for MemoryStore {
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         if command.options.encrypted {
-            self.sealing.keys("configure")?;
+            self.encryption.keys("configure")?;
         }
         Ok(self.recorded(|state, now| state.configure(command, now)))
     }
@@ -203,7 +203,7 @@ impl QueueAdmin for MemoryStore {
         command: PatchQueue,
     ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
         if command.options.encrypted == Some(true) {
-            self.sealing.keys("patch queue")?;
+            self.encryption.keys("patch queue")?;
         }
         Ok(self.recorded(|state, now| state.patch(command, now)))
     }
@@ -268,7 +268,7 @@ impl QueueGroups for MemoryStore {
 
 #[async_trait]
 impl QueueKeeper for MemoryStore {
-    /// Does all there is at once, whether it was due or not.
+    /// Does all maintenance in one call, whether it is due or not.
     async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
         let mut state = self.state.lock();
         if let Some(keep) = how.stats_keep {
@@ -307,11 +307,11 @@ impl StoreAdmin for MemoryStore {
     async fn close(&self) {}
 }
 
-/// It keeps everything in memory, so it needs no keys but for the wish itself.
+/// Nothing is encrypted in memory; a queue with the option `encrypted` still requires keys.
 #[async_trait]
 impl KeyedStore for MemoryStore {
-    fn use_keys(&self, keys: Arc<KeyRing>) {
-        self.sealing.use_keys(keys);
+    fn use_keys(&self, keys: Arc<EncryptionKeys>) {
+        self.encryption.use_keys(keys);
     }
 
     async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
@@ -319,7 +319,7 @@ impl KeyedStore for MemoryStore {
         Ok(KeysNeeded { queues, endpoints: false })
     }
 
-    async fn rekey(&self, _: SealedKind, _: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
-        self.sealing.keys("rekey").map(|_| Rekeyed::default())
+    async fn rekey(&self, _: EncryptedKind, _: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        self.encryption.keys("rekey").map(|_| Rekeyed::default())
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that wait for their time, and the transactions that put them there.
+//! Scheduled messages, and transactions.
 
 use wakeline_core::{Change, PartitionName, Selector, TimerKey, Timestamp};
 use wakeline_store::flow::Visible;
@@ -8,17 +8,17 @@ use wakeline_store::{
     TransactReply, Transacted,
 };
 
-use super::state::{Message, Queue, State};
+use super::state::{OracleMessage, OracleQueue, OracleState};
 
-/// A message that waits for its time. Its `created_at` is when it was scheduled.
+/// A message that is not due yet. Its `created_at` is the time at which it was scheduled.
 #[derive(Debug, Clone)]
 pub(super) struct Scheduled {
     pub(super) seq: i64,
     pub(super) partition: PartitionName,
-    pub(super) message: Message,
+    pub(super) message: OracleMessage,
     pub(super) deliver_at: Timestamp,
     pub(super) key: Option<TimerKey>,
-    /// Whether it was pushed, and is held back.
+    /// Whether it was pushed during a maintenance, and is held.
     pub(super) held: bool,
 }
 
@@ -32,22 +32,25 @@ impl Scheduled {
     }
 }
 
-impl Queue {
-    /// When the first scheduled message that a selector speaks of is due.
+impl OracleQueue {
+    /// Returns when the first scheduled message that a selector covers is due.
     pub(super) fn scheduled_due(&self, selector: &Selector) -> Option<Timestamp> {
         let ours = self.scheduled.iter().filter(|one| speaks_of(selector, &one.partition));
         ours.map(|one| one.deliver_at).min()
     }
 
-    /// Gives the messages that are due their offsets, in the order in which they were.
+    /// Gives due messages their offsets, in the order in which they became due.
     fn move_due(&mut self, selector: &Selector, now: Timestamp) {
         let due =
             |one: &mut Scheduled| one.deliver_at <= now && speaks_of(selector, &one.partition);
         let mut due: Vec<_> = self.scheduled.extract_if(.., due).collect();
         due.sort_by_key(|one| (one.deliver_at, one.seq));
         for Scheduled { partition, message, .. } in due {
-            let partition = self.partitions.get_mut(&partition).expect("made by the scheduling");
-            partition.append(Message { created_at: now, ..message });
+            let partition = self
+                .partitions
+                .get_mut(&partition)
+                .expect("it was created when the message was scheduled");
+            partition.append(OracleMessage { created_at: now, ..message });
         }
     }
 }
@@ -59,8 +62,8 @@ fn speaks_of(selector: &Selector, partition: &PartitionName) -> bool {
     }
 }
 
-impl State {
-    /// Gives scheduled messages that are due their offsets, unless pushes are held back.
+impl OracleState {
+    /// Gives due messages their offsets, unless pushes are held or refused.
     pub(super) fn move_due(&mut self, selector: &Selector, now: Timestamp) {
         if self.maintenance.pushes != PushGate::Open {
             return;
@@ -87,7 +90,7 @@ impl State {
         let enqueued = copy.flow.enqueue(command.envelopes, &[], now);
         let (mut emits, mut hook_changes) = (Vec::new(), Vec::new());
         for message in command.emits {
-            let reply = copy.hook.emit_along(message, now);
+            let reply = copy.hook.emit_piggybacked(message, now);
             emits.push(reply.outcome);
             hook_changes.extend(reply.changes);
         }
@@ -133,10 +136,10 @@ impl State {
             Visible::After(span) => now.plus(span),
             Visible::At(at) => at,
         };
-        let queue = self.queues.get_mut(&message.queue).expect("made just before");
+        let queue = self.queues.get_mut(&message.queue).expect("it was just created");
         let partition = queue.partitions[&message.partition].id;
         let same = |one: &Scheduled| key.is_some() && one.key == key;
-        // One that is due is on its way, whatever becomes of its key.
+        // A message that is due can no longer be replaced, so it gives up its key.
         for one in queue.scheduled.iter_mut().filter(|one| same(one) && one.deliver_at <= now) {
             one.key = None;
         }
@@ -156,7 +159,7 @@ impl State {
             replaced: before.is_some(),
         };
         let partition = message.partition.clone();
-        let message = Message {
+        let message = OracleMessage {
             id: message.id,
             transaction_id: message.transaction_id,
             trace_id: message.trace_id,
@@ -171,14 +174,15 @@ impl State {
         (outcome, Some(change))
     }
 
-    /// Stores a message that was pushed and is held back: due, but not moved before the end.
+    /// Stores a pushed message as held: due, but not moved before the maintenance ends.
     pub(super) fn hold_back(&mut self, item: PushItem, now: Timestamp) -> PushOutcome {
         let seq = self.next_id();
-        let queue = self.queues.get_mut(&item.queue).expect("made before the push");
-        let partition = queue.partitions.get_mut(&item.partition).expect("made before the push");
+        let queue = self.queues.get_mut(&item.queue).expect("it was created before the push");
+        let partition =
+            queue.partitions.get_mut(&item.partition).expect("it was created before the push");
         partition.last_push_at = partition.last_push_at.max(now);
         let outcome = PushOutcome::Held { id: item.id, partition: partition.id };
-        let message = Message {
+        let message = OracleMessage {
             id: item.id,
             transaction_id: item.transaction_id,
             trace_id: item.trace_id,
@@ -199,7 +203,7 @@ impl State {
         let mut found: Vec<_> = (queue.scheduled.iter())
             .filter(|one| filter.key.is_none() || one.key == filter.key)
             .filter(|one| filter.after.is_none_or(|after| (one.deliver_at, one.seq) > after))
-            .map(|one| told(queue, one))
+            .map(|one| scheduled_message(queue, one))
             .collect();
         found.sort_by_key(|one| (one.deliver_at, one.seq));
         found.truncate(filter.limit as usize);
@@ -207,7 +211,7 @@ impl State {
     }
 }
 
-fn told(queue: &Queue, one: &Scheduled) -> ScheduledMessage {
+fn scheduled_message(queue: &OracleQueue, one: &Scheduled) -> ScheduledMessage {
     let message = &one.message;
     ScheduledMessage {
         seq: one.seq,

@@ -1,4 +1,4 @@
-//! What consumers say of what they hold: settle, release, extend.
+//! What consumers do with their leases: settle, release, extend.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use wakeline_core::{
 use wakeline_store::{DeliveryOutcome, Extension, SettleItem, SettleOutcome, SettleReply};
 
 use super::claim::CursorKey;
-use super::state::{Cursor, Group, Held, Queue, State};
-use super::take::{Doomed, Reading};
+use super::state::{OracleCursor, OracleGroup, OracleHeld, OracleQueue, OracleState};
+use super::take::{Doomed, OracleReading};
 
-impl Queue {
-    pub(super) fn cursor_mut(&mut self, key: &CursorKey) -> Option<&mut Cursor> {
+impl OracleQueue {
+    pub(super) fn cursor_mut(&mut self, key: &CursorKey) -> Option<&mut OracleCursor> {
         self.groups.get_mut(&key.group)?.cursors.get_mut(&key.partition)
     }
 }
 
-impl State {
+impl OracleState {
     pub(super) fn settle(&mut self, items: &[SettleItem], now: Timestamp) -> SettleReply {
         let mut reply = SettleReply::default();
         for item in items {
@@ -55,20 +55,20 @@ impl State {
         let lease_ended = lease.unsettled.is_empty();
         let ended = lease_ended.then(|| lease.clone());
         held.error = item.error.clone().or(held.error);
-        let (mut buried, mut dropped) = (None, false);
+        let (mut dead, mut dropped) = (None, false);
         match item.verdict {
             Verdict::Completed => {}
             Verdict::Retry => drop(cursor.parked.insert(offset, held.parked(now))),
-            Verdict::DeadLetter => buried = Some(held),
+            Verdict::DeadLetter => dead = Some(held),
             Verdict::Failed => {
                 held.failures += 1;
                 match options.after_failure(held.failures, &item.transaction_id) {
                     RetryDecision::After(wait) => {
                         cursor.parked.insert(offset, held.parked(now.plus(wait)));
                     }
-                    RetryDecision::Bury => {
-                        buried = options.dead_letters.then_some(held);
-                        dropped = buried.is_none();
+                    RetryDecision::GiveUp => {
+                        dead = options.dead_letters.then_some(held);
+                        dropped = dead.is_none();
                     }
                 }
             }
@@ -81,14 +81,14 @@ impl State {
             queue: key.queue.clone(),
             partition: key.partition.clone(),
             lease_ended,
-            dead_lettered: buried.is_some(),
+            dead_lettered: dead.is_some(),
             dropped,
         };
         if dropped {
             queue.losses.dropped += 1;
         }
         queue.groups.get_mut(&key.group).expect("it was just found").settled = true;
-        if let Some(held) = buried {
+        if let Some(held) = dead {
             self.bury(&key, Doomed { offset, held }, now);
         }
         if let Some(lease) = ended {
@@ -98,12 +98,12 @@ impl State {
         (outcome, change)
     }
 
-    /// What a cursor that was just freed has to offer, and when.
+    /// Returns the change that announces what a freed cursor offers, and when.
     pub(super) fn left_behind(&self, key: &CursorKey, now: Timestamp) -> Option<Change> {
         let queue = &self.queues[&key.queue];
         let partition = &queue.partitions[&key.partition];
         let due_at =
-            Reading { options: &queue.options, partition, now }.due_at(self.cursor(key))?;
+            OracleReading { options: &queue.options, partition, now }.due_at(self.cursor(key))?;
         Some(Change {
             partition: Some(key.partition.clone()),
             group: Some(key.group.clone()),
@@ -131,8 +131,8 @@ impl State {
         let cursor = queue.cursor_mut(&key).expect("it was just found");
         let mut lease = cursor.lease.take().expect("it is live");
         cursor.freed_at = now;
-        let last = |cursor: &Cursor| cursor.next - 1;
-        while lease.unsettled.get(&last(cursor)).is_some_and(|held: &Held| held.from_log) {
+        let last = |cursor: &OracleCursor| cursor.next - 1;
+        while lease.unsettled.get(&last(cursor)).is_some_and(|held: &OracleHeld| held.from_log) {
             lease.unsettled.remove(&last(cursor));
             cursor.next -= 1;
         }
@@ -182,11 +182,11 @@ impl State {
         cursor.live_lease(now).map(|lease| lease.token)
     }
 
-    /// The cursor of a partition whose group fits.
+    /// Finds the first cursor of a partition whose group satisfies `fits`.
     pub(super) fn find(
         &self,
         id: PartitionId,
-        fits: impl Fn(&CursorKey, &Group) -> bool,
+        fits: impl Fn(&CursorKey, &OracleGroup) -> bool,
     ) -> Option<CursorKey> {
         for (queue_name, queue) in &self.queues {
             let partition = queue.partitions.iter().find(|(_, partition)| partition.id == id);
@@ -206,7 +206,7 @@ impl State {
     }
 }
 
-/// What a delivery ends as by what is said of it.
+/// Returns the ledger's outcome for a consumer's verdict.
 fn ended_as(verdict: Verdict) -> DeliveryOutcome {
     match verdict {
         Verdict::Completed => DeliveryOutcome::Acked,

@@ -1,8 +1,8 @@
-//! What the oracle remembers, and how queues, partitions, groups and messages come to be.
+//! The oracle's state, and how queues, partitions, groups and messages are created.
 //!
 //! # Invariants
 //! * Every group of a queue has a cursor for every partition of the queue.
-//! * Ids are never used twice, so what was deleted can not be mistaken for what came after it.
+//! * Ids are never used twice, so a deleted object is never mistaken for a newer one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,45 +18,45 @@ use wakeline_store::{
     Trace,
 };
 
-use super::access::Access;
+use super::access::OracleAccess;
 use super::dead::{Buried, Redriving};
-use super::flow::Flow;
-use super::hook::Hook;
-use super::ledger::Ended;
+use super::flow::OracleFlow;
+use super::hook::OracleHook;
+use super::ledger::OracleEndedDelivery;
 use super::schedule::Scheduled;
-use super::stats::Stats;
+use super::stats::OracleStats;
 
-/// Everything that the oracle remembers. Cloned to try a transaction.
+/// The whole state of the oracle. A transaction works on a clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct State {
-    pub(super) queues: BTreeMap<QueueName, Queue>,
-    /// What the claim under way has dropped.
+pub(super) struct OracleState {
+    pub(super) queues: BTreeMap<QueueName, OracleQueue>,
+    /// The messages that the current claim has dropped.
     pub(super) dropped: Vec<Dropped>,
-    /// In the order in which they were given up.
+    /// Dead letters in the order in which they were created.
     pub(super) dead_letters: Vec<Buried>,
-    /// Jobs that redrive them.
+    /// Redrive jobs.
     pub(super) redrives: Vec<Redriving>,
     /// Subscriptions to queues that do not exist yet.
-    pub(super) remembered: Vec<Remembered>,
+    pub(super) remembered: Vec<OracleSubscription>,
     /// Orchestrations.
-    pub(super) flow: Flow,
+    pub(super) flow: OracleFlow,
     /// How often each operation of orchestrations was called.
     pub(super) flow_calls: BTreeMap<&'static str, u64>,
     /// Webhooks.
-    pub(super) hook: Hook,
+    pub(super) hook: OracleHook,
     /// How often each operation of webhooks was called.
     pub(super) hook_calls: BTreeMap<&'static str, u64>,
-    /// API keys, and what was done to what.
-    pub(super) access: Access,
-    /// Figures over time.
-    pub(super) stats: Stats,
-    /// What is suspended.
+    /// API keys and the audit log.
+    pub(super) access: OracleAccess,
+    /// Statistics over time.
+    pub(super) stats: OracleStats,
+    /// Which operations are suspended.
     pub(super) maintenance: Maintenance,
     ids: i64,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Remembered {
+pub(super) struct OracleSubscription {
     pub(super) selector: Selector,
     pub(super) group: GroupName,
     pub(super) subscription: Subscription,
@@ -64,123 +64,123 @@ pub(super) struct Remembered {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Queue {
+pub(super) struct OracleQueue {
     pub(super) id: i64,
     pub(super) namespace: Option<Namespace>,
     pub(super) task: Option<TaskName>,
     pub(super) options: QueueOptions,
     pub(super) created_at: Timestamp,
-    pub(super) partitions: BTreeMap<PartitionName, Partition>,
-    pub(super) groups: BTreeMap<GroupName, Group>,
-    /// What groups lost to the limits of time.
+    pub(super) partitions: BTreeMap<PartitionName, OraclePartition>,
+    pub(super) groups: BTreeMap<GroupName, OracleGroup>,
+    /// How many messages groups have lost to time limits.
     pub(super) losses: Losses,
-    /// Of these, what housekeeping has told of.
-    pub(super) told: Losses,
-    /// Messages that wait for their time.
+    /// The part of `losses` that housekeeping has reported.
+    pub(super) reported: Losses,
+    /// Scheduled messages and held messages.
     pub(super) scheduled: Vec<Scheduled>,
-    /// How leases ended.
-    pub(super) ledger: Vec<Ended>,
+    /// The leases that have ended.
+    pub(super) ledger: Vec<OracleEndedDelivery>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Partition {
+pub(super) struct OraclePartition {
     pub(super) id: PartitionId,
-    /// The offset of the first message that is stored.
+    /// The offset of the first stored message.
     pub(super) first: i64,
-    /// What is stored, in order of offset.
-    pub(super) log: Vec<Message>,
-    /// When the last message was pushed, stored or not.
+    /// The stored messages, in order of offset.
+    pub(super) log: Vec<OracleMessage>,
+    /// When the last message was pushed, even if it is no longer stored.
     pub(super) last_push_at: Timestamp,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Message {
+pub(super) struct OracleMessage {
     pub(super) id: MessageId,
     pub(super) transaction_id: TransactionId,
     pub(super) trace_id: Option<Uuid>,
     pub(super) payload: Bytes,
     pub(super) producer: Option<String>,
     pub(super) created_at: Timestamp,
-    /// What was noted on it, with numbers that grow over all messages.
+    /// Its traces, with numbers that grow over all messages.
     pub(super) traces: Vec<(i64, Trace)>,
-    /// It was deleted: its offset is a gap.
+    /// Whether it was deleted, so that its offset is a gap.
     pub(super) deleted: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Group {
+pub(super) struct OracleGroup {
     pub(super) id: GroupId,
     pub(super) subscription: Subscription,
     pub(super) created_at: Timestamp,
-    pub(super) cursors: BTreeMap<PartitionName, Cursor>,
-    /// When it was last polled, as far as that was recorded.
+    pub(super) cursors: BTreeMap<PartitionName, OracleCursor>,
+    /// When a poll was last recorded.
     pub(super) polled_at: Timestamp,
-    /// Whether it has ever settled anything.
+    /// Whether it has ever settled a message.
     pub(super) settled: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Cursor {
+pub(super) struct OracleCursor {
     /// The first offset that was never leased.
     pub(super) next: i64,
-    pub(super) lease: Option<Lease>,
-    /// What waits to be delivered again, by offset.
-    pub(super) parked: BTreeMap<i64, Parked>,
-    /// When it was last served or freed: others that were due before go first.
+    pub(super) lease: Option<OracleLease>,
+    /// The messages that wait to be delivered again, by offset.
+    pub(super) parked: BTreeMap<i64, OracleParked>,
+    /// When it was last served or freed; cursors that were due earlier are served first.
     pub(super) freed_at: Timestamp,
-    /// When messages were last taken, and by whom.
+    /// When messages were last taken, and the worker that took them.
     pub(super) taken: Option<(Timestamp, Option<String>)>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Lease {
+pub(super) struct OracleLease {
     pub(super) token: LeaseToken,
     pub(super) until: Timestamp,
-    pub(super) unsettled: BTreeMap<i64, Held>,
-    /// When it was granted, and to whom.
+    pub(super) unsettled: BTreeMap<i64, OracleHeld>,
+    /// When it was claimed.
     pub(super) at: Timestamp,
     pub(super) worker: Option<String>,
-    /// What became of what is settled.
+    /// The outcomes of the settled messages.
     pub(super) ends: BTreeMap<i64, DeliveryOutcome>,
 }
 
 /// A message under a lease.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct OracleHeld {
     pub(super) failures: u32,
     pub(super) error: Option<String>,
     pub(super) alone: bool,
-    /// Taken from the log, not from what was parked.
+    /// Whether it was taken from the log rather than from the parked messages.
     pub(super) from_log: bool,
 }
 
 /// A message that waits to be delivered again.
 #[derive(Debug, Clone)]
-pub(super) struct Parked {
+pub(super) struct OracleParked {
     pub(super) failures: u32,
     pub(super) due_at: Timestamp,
     pub(super) error: Option<String>,
     pub(super) alone: bool,
 }
 
-impl Held {
-    pub(super) fn parked(self, due_at: Timestamp) -> Parked {
-        Parked { failures: self.failures, due_at, error: self.error, alone: self.alone }
+impl OracleHeld {
+    pub(super) fn parked(self, due_at: Timestamp) -> OracleParked {
+        OracleParked { failures: self.failures, due_at, error: self.error, alone: self.alone }
     }
 }
 
-impl Cursor {
+impl OracleCursor {
     pub(super) fn at(next: i64, now: Timestamp) -> Self {
         Self { next, lease: None, parked: BTreeMap::new(), freed_at: now, taken: None }
     }
 
-    pub(super) fn live_lease(&mut self, now: Timestamp) -> Option<&mut Lease> {
+    pub(super) fn live_lease(&mut self, now: Timestamp) -> Option<&mut OracleLease> {
         self.lease.as_mut().filter(|lease| lease.until > now)
     }
 }
 
-impl Queue {
-    /// A hint for everyone who may be waiting for this queue.
+impl OracleQueue {
+    /// Returns a change for all waiters of this queue.
     pub(super) fn change(&self, name: &QueueName, due_in: Duration) -> Change {
         Change {
             queue: name.clone(),
@@ -192,8 +192,8 @@ impl Queue {
         }
     }
 
-    /// The message that a transaction id names in a partition: one of the log within the dedup
-    /// window, or one that waits for its time.
+    /// Returns the message that already has a transaction id in a partition: one in the log within
+    /// the deduplication window, or a scheduled one.
     pub(super) fn known(
         &self,
         partition: &PartitionName,
@@ -205,10 +205,10 @@ impl Queue {
             let known = message.transaction_id == *transaction_id && !message.deleted;
             known && message.created_at.plus(window) >= now
         });
-        let waits = self.scheduled.iter().find(|scheduled| {
+        let waiting = self.scheduled.iter().find(|scheduled| {
             scheduled.partition == *partition && scheduled.message.transaction_id == *transaction_id
         });
-        stored.map(|message| message.id).or(waits.map(|scheduled| scheduled.message.id))
+        stored.map(|message| message.id).or(waiting.map(|scheduled| scheduled.message.id))
     }
 
     pub(super) fn matches(&self, name: &QueueName, selector: &Selector) -> bool {
@@ -222,28 +222,29 @@ impl Queue {
     }
 }
 
-impl State {
+impl OracleState {
     pub(super) fn next_id(&mut self) -> i64 {
         self.ids += 1;
         self.ids
     }
 
-    /// Makes a queue, its partition `Default`, and the groups that were waiting for it.
+    /// Creates a queue, its partition `Default`, and the groups whose subscription waits for it.
     pub(super) fn ensure_queue(&mut self, name: &QueueName, now: Timestamp) {
         if self.queues.contains_key(name) {
             return;
         }
         let (namespace, task) = name.derived_scope();
-        self.make_queue(name, (namespace, task), now);
+        self.make_queue(name, namespace, task, now);
     }
 
     pub(super) fn make_queue(
         &mut self,
         name: &QueueName,
-        (namespace, task): (Option<Namespace>, Option<TaskName>),
+        namespace: Option<Namespace>,
+        task: Option<TaskName>,
         now: Timestamp,
     ) {
-        let queue = Queue {
+        let queue = OracleQueue {
             id: self.next_id(),
             namespace,
             task,
@@ -252,7 +253,7 @@ impl State {
             partitions: BTreeMap::new(),
             groups: BTreeMap::new(),
             losses: Losses::default(),
-            told: Losses::default(),
+            reported: Losses::default(),
             scheduled: Vec::new(),
             ledger: Vec::new(),
         };
@@ -266,7 +267,7 @@ impl State {
             Selector::Filter { .. } => true,
         });
         self.ensure_partition(name, &PartitionName::default_partition(), now);
-        for Remembered { group, subscription, at, .. } in remembered {
+        for OracleSubscription { group, subscription, at, .. } in remembered {
             self.ensure_group(name, &group, subscription, at);
         }
         let queue = self.queues.get_mut(name).expect("it was just made");
@@ -280,19 +281,19 @@ impl State {
         now: Timestamp,
     ) {
         let id = PartitionId(self.next_id());
-        let queue = self.queues.get_mut(queue).expect("the queue was made before");
+        let queue = self.queues.get_mut(queue).expect("the queue was created before");
         if queue.partitions.contains_key(name) {
             return;
         }
         let partition =
-            Partition { id, first: 0, log: Vec::new(), last_push_at: Timestamp(i64::MIN) };
+            OraclePartition { id, first: 0, log: Vec::new(), last_push_at: Timestamp(i64::MIN) };
         queue.partitions.insert(name.clone(), partition);
         for group in queue.groups.values_mut() {
-            group.cursors.insert(name.clone(), Cursor::at(0, now));
+            group.cursors.insert(name.clone(), OracleCursor::at(0, now));
         }
     }
 
-    /// Begins a group in a queue, unless it has begun there.
+    /// Creates a group in a queue, unless it exists there.
     pub(super) fn ensure_group(
         &mut self,
         queue: &QueueName,
@@ -301,21 +302,27 @@ impl State {
         now: Timestamp,
     ) {
         let id = GroupId(i32::try_from(self.next_id()).expect("tests make few groups"));
-        let queue = self.queues.get_mut(queue).expect("the queue was made before");
+        let queue = self.queues.get_mut(queue).expect("the queue was created before");
         if queue.groups.contains_key(name) {
             return;
         }
         let subscription = if name.is_queue_mode() { Subscription::All } else { subscription };
         let cursors = (queue.partitions.iter())
             .map(|(name, partition)| {
-                // Its freed_at lies before everything, so that only the messages decide when
-                // the partition became due.
-                let cursor = Cursor::at(partition.beginning(subscription), Timestamp(0));
+                // With freed_at at the beginning of time, only the messages decide when the
+                // partition became due.
+                let cursor = OracleCursor::at(partition.beginning(subscription), Timestamp(0));
                 (name.clone(), cursor)
             })
             .collect();
-        let group =
-            Group { id, subscription, created_at: now, cursors, polled_at: now, settled: false };
+        let group = OracleGroup {
+            id,
+            subscription,
+            created_at: now,
+            cursors,
+            polled_at: now,
+            settled: false,
+        };
         queue.resume(now);
         queue.groups.insert(name.clone(), group);
     }
@@ -325,7 +332,7 @@ impl State {
         self.store(items, now)
     }
 
-    /// Makes the partitions of messages, and moves what is due there.
+    /// Creates the partitions of messages, and moves scheduled messages that are due there.
     pub(super) fn make_way(&mut self, items: &[PushItem], now: Timestamp) {
         for item in items {
             self.ensure_queue(&item.queue, now);
@@ -346,7 +353,7 @@ impl State {
 
     fn push_one(&mut self, item: PushItem, now: Timestamp) -> (PushOutcome, Option<Change>) {
         let partition_name = &item.partition;
-        let queue = self.queues.get_mut(&item.queue).expect("made before the push");
+        let queue = self.queues.get_mut(&item.queue).expect("it was created before the push");
         if let Some(id) = queue.known(partition_name, &item.transaction_id, now) {
             let partition = queue.partitions[partition_name].id;
             return (PushOutcome::Duplicate { id, partition }, None);
@@ -360,8 +367,9 @@ impl State {
             };
             return (self.hold_back(item, now), Some(change));
         }
-        let partition = queue.partitions.get_mut(partition_name).expect("made before the push");
-        partition.append(Message {
+        let partition =
+            queue.partitions.get_mut(partition_name).expect("it was created before the push");
+        partition.append(OracleMessage {
             id: item.id,
             transaction_id: item.transaction_id,
             trace_id: item.trace_id,

@@ -1,4 +1,4 @@
-//! Figures over time.
+//! Statistics over time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use async_trait::async_trait;
 use uuid::Uuid;
 use wakeline_core::{QueueName, Timestamp};
 use wakeline_store::{
-    DatabaseStats, MINUTE, NodeCounts, NodePoint, QueueCounts, QueuePoint, StatsQuery, StatsRange,
+    DatabaseStats, MINUTE, NodePoint, NodeStats, QueuePoint, QueueStats, StatsQuery, StatsRange,
     StatsRecord, StatsStore, StoreError,
 };
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::OracleState;
 
-/// What nodes wrote, by node and slot.
+/// The recorded statistics, by node and slot.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stats {
-    nodes: BTreeMap<(Uuid, u32), (Timestamp, NodeCounts)>,
-    queues: BTreeMap<(Uuid, u32, Option<QueueName>), (Timestamp, QueueCounts)>,
+pub(super) struct OracleStats {
+    nodes: BTreeMap<(Uuid, u32), (Timestamp, NodeStats)>,
+    queues: BTreeMap<(Uuid, u32, Option<QueueName>), (Timestamp, QueueStats)>,
 }
 
 #[async_trait]
@@ -49,7 +49,7 @@ impl StatsStore for MemoryStore {
     }
 }
 
-impl State {
+impl OracleState {
     fn record(&mut self, record: StatsRecord, now: Timestamp) {
         let StatsRecord { node, node_now, keep, slots } = record;
         let stats = &mut self.stats;
@@ -57,19 +57,19 @@ impl State {
             let age = i64::try_from(slot.age.as_micros()).unwrap_or(i64::MAX);
             let bucket = Timestamp((now.0 - age).div_euclid(MINUTE) * MINUTE);
             let entry = stats.nodes.entry((node, slot.number));
-            entry.or_insert((bucket, NodeCounts::default())).1 = slot.node;
+            entry.or_insert((bucket, NodeStats::default())).1 = slot.node;
             for (queue, counts) in slot.queues {
                 let entry = stats.queues.entry((node, slot.number, queue));
                 let counts = counts.corrected(node_now.0 - now.0);
-                entry.or_insert((bucket, QueueCounts::default())).1 = counts;
+                entry.or_insert((bucket, QueueStats::default())).1 = counts;
             }
         }
         stats.forget(keep, now);
     }
 }
 
-impl Stats {
-    /// Removes what is older.
+impl OracleStats {
+    /// Removes statistics that are older than `keep`.
     pub(super) fn forget(&mut self, keep: Duration, now: Timestamp) {
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
         let old = |bucket: &Timestamp| bucket.0 < now.0.saturating_sub(keep);
@@ -78,22 +78,22 @@ impl Stats {
     }
 
     fn queue_points(&self, query: &StatsQuery, range: StatsRange) -> Vec<QueuePoint> {
-        // What waits is not added up over time, only over nodes.
-        let mut apart: BTreeMap<(Timestamp, Option<QueueName>, Uuid), QueueCounts> =
+        // Parked waiters are summed over nodes, but not over time.
+        let mut by_point: BTreeMap<(Timestamp, Option<QueueName>, Uuid), QueueStats> =
             BTreeMap::new();
         for ((node, _, queue), (bucket, counts)) in &self.queues {
             let other = query.queue.is_some() && query.queue != *queue;
             if other || *bucket < range.from || *bucket >= range.to {
                 continue;
             }
-            let sum = apart.entry((range.point(*bucket), queue.clone(), *node)).or_default();
+            let sum = by_point.entry((range.point(*bucket), queue.clone(), *node)).or_default();
             let parked = sum.parked.max(counts.parked);
             sum.add(counts);
             sum.parked = parked;
         }
-        let mut points: BTreeMap<(Timestamp, Option<QueueName>, Option<Uuid>), QueueCounts> =
+        let mut points: BTreeMap<(Timestamp, Option<QueueName>, Option<Uuid>), QueueStats> =
             BTreeMap::new();
-        for ((at, queue, node), counts) in apart {
+        for ((at, queue, node), counts) in by_point {
             let node = query.by_node.then_some(node);
             points.entry((at, queue, node)).or_default().add(&counts);
         }
@@ -102,7 +102,7 @@ impl Stats {
     }
 
     fn node_points(&self, range: StatsRange) -> Vec<NodePoint> {
-        let mut points: BTreeMap<(Timestamp, Uuid), NodeCounts> = BTreeMap::new();
+        let mut points: BTreeMap<(Timestamp, Uuid), NodeStats> = BTreeMap::new();
         for ((node, _), (bucket, counts)) in &self.nodes {
             if *bucket < range.from || *bucket >= range.to {
                 continue;

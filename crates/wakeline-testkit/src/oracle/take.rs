@@ -1,4 +1,5 @@
-//! What a claim may take of one cursor, and when: the numbered rules of `docs/reference/queue.md`.
+//! What a claim may take from one cursor, and when: the numbered rules of
+//! `docs/reference/queue.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,44 +7,44 @@ use std::time::Duration;
 use wakeline_core::{MessageOrder, QueueOptions, Timestamp};
 use wakeline_store::Losses;
 
-use super::state::{Cursor, Held, Lease, Parked, Partition};
+use super::state::{OracleCursor, OracleHeld, OracleLease, OracleParked, OraclePartition};
 
-/// The error of a message whose lease ran out.
+/// The error of a message whose lease expired.
 pub(super) const LEASE_EXPIRED: &str = "lease expired";
 
 /// A message that becomes a dead letter.
 pub(super) struct Doomed {
     pub(super) offset: i64,
-    pub(super) held: Held,
+    pub(super) held: OracleHeld,
 }
 
-/// How much a request still takes.
+/// How much a request can still take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct OracleBatchCapacity {
     pub(super) messages: usize,
     pub(super) bytes: u64,
 }
 
-impl Room {
+impl OracleBatchCapacity {
     const ONE: Self = Self { messages: 1, bytes: 1 };
 
-    /// Whether it takes one more, after so much.
+    /// Returns whether one more message may follow the given number of messages and bytes.
     pub(super) fn is_left(self, messages: usize, bytes: u64) -> bool {
         messages < self.messages && (bytes < self.bytes || messages == 0)
     }
 }
 
-/// All that decides what can be taken of a partition on behalf of a group.
-pub(super) struct Reading<'a> {
+/// Everything that decides what a group can take from a partition.
+pub(super) struct OracleReading<'a> {
     pub(super) options: &'a QueueOptions,
-    pub(super) partition: &'a Partition,
+    pub(super) partition: &'a OraclePartition,
     pub(super) now: Timestamp,
 }
 
-impl Reading<'_> {
-    /// Rule 2. Returns what became a dead letter.
-    pub(super) fn end_expired_lease(&self, cursor: &mut Cursor) -> Option<Doomed> {
-        let expired = |lease: &mut Lease| lease.until <= self.now;
+impl OracleReading<'_> {
+    /// Applies rule 2. Returns the message that became a dead letter.
+    pub(super) fn end_expired_lease(&self, cursor: &mut OracleCursor) -> Option<Doomed> {
+        let expired = |lease: &mut OracleLease| lease.until <= self.now;
         let lease = cursor.lease.take_if(expired)?;
         cursor.freed_at = lease.until;
         let several = lease.unsettled.len() > 1;
@@ -61,23 +62,27 @@ impl Reading<'_> {
         buried
     }
 
-    /// The bytes of what was taken.
-    fn bytes(&self, taken: &BTreeMap<i64, Held>) -> u64 {
+    /// Returns the size of the taken messages.
+    fn bytes(&self, taken: &BTreeMap<i64, OracleHeld>) -> u64 {
         taken.keys().map(|offset| self.partition.message(*offset).payload.len() as u64).sum()
     }
 
-    /// Rules 1 and 3 to 5: what can be taken now.
-    pub(super) fn take(&self, cursor: &mut Cursor, room: Room) -> BTreeMap<i64, Held> {
+    /// Applies rules 1 and 3 to 5: takes what can be taken now.
+    pub(super) fn take(
+        &self,
+        cursor: &mut OracleCursor,
+        capacity: OracleBatchCapacity,
+    ) -> BTreeMap<i64, OracleHeld> {
         let mut taken = BTreeMap::new();
         if cursor.lease.is_some() {
             return taken;
         }
-        let goes_on = self.take_parked(cursor, room, &mut taken);
+        let goes_on = self.take_parked(cursor, capacity, &mut taken);
         if goes_on && self.window_end(cursor).is_some_and(|end| end <= self.now) {
-            while room.is_left(taken.len(), self.bytes(&taken))
+            while capacity.is_left(taken.len(), self.bytes(&taken))
                 && self.readable_at(cursor.next).is_some_and(|at| at <= self.now)
             {
-                let held = Held { failures: 0, error: None, alone: false, from_log: true };
+                let held = OracleHeld { failures: 0, error: None, alone: false, from_log: true };
                 taken.insert(cursor.next, held);
                 cursor.next = self.partition.beyond(cursor.next + 1);
             }
@@ -85,21 +90,21 @@ impl Reading<'_> {
         taken
     }
 
-    /// Rule 4. Tells whether the log may follow.
+    /// Applies rule 4. Returns whether messages of the log may follow.
     fn take_parked(
         &self,
-        cursor: &mut Cursor,
-        room: Room,
-        taken: &mut BTreeMap<i64, Held>,
+        cursor: &mut OracleCursor,
+        capacity: OracleBatchCapacity,
+        taken: &mut BTreeMap<i64, OracleHeld>,
     ) -> bool {
         for (offset, due_at, alone) in self.parked_in_order(cursor) {
-            let full = !room.is_left(taken.len(), self.bytes(taken));
+            let full = !capacity.is_left(taken.len(), self.bytes(taken));
             if full || due_at > self.now || (alone && !taken.is_empty()) {
                 return false;
             }
-            let Parked { failures, error, alone, .. } =
+            let OracleParked { failures, error, alone, .. } =
                 cursor.parked.remove(&offset).expect("it was just listed");
-            taken.insert(offset, Held { failures, error, alone, from_log: false });
+            taken.insert(offset, OracleHeld { failures, error, alone, from_log: false });
             if alone {
                 return false;
             }
@@ -107,7 +112,7 @@ impl Reading<'_> {
         true
     }
 
-    fn parked_in_order(&self, cursor: &Cursor) -> Vec<(i64, Timestamp, bool)> {
+    fn parked_in_order(&self, cursor: &OracleCursor) -> Vec<(i64, Timestamp, bool)> {
         let mut parked: Vec<_> = (cursor.parked.iter())
             .map(|(offset, parked)| (*offset, parked.due_at, parked.alone))
             .collect();
@@ -121,15 +126,15 @@ impl Reading<'_> {
         parked
     }
 
-    /// Rule 3: when the log opens; `None` if nothing is left in it.
-    fn window_end(&self, cursor: &Cursor) -> Option<Timestamp> {
+    /// Applies rule 3: returns when the window ends; `None` if the log has nothing left.
+    fn window_end(&self, cursor: &OracleCursor) -> Option<Timestamp> {
         let window = Duration::from_secs(self.options.window_secs.into());
         let last = self.partition.last_push_at;
         let oldest = self.message_at(cursor.next)?;
         Some(last.plus(window).min(oldest.plus(window * QueueOptions::WINDOW_AGE_MAX)))
     }
 
-    /// Rule 5: when the delay of a message has passed.
+    /// Applies rule 5: returns when the delay of a message has passed.
     fn readable_at(&self, offset: i64) -> Option<Timestamp> {
         let delay = Duration::from_secs(self.options.delay_secs.into());
         self.message_at(offset).map(|created_at| created_at.plus(delay))
@@ -139,8 +144,8 @@ impl Reading<'_> {
         (offset < self.partition.end()).then(|| self.partition.message(offset).created_at)
     }
 
-    /// The limits of time: passes over what the group is not to get any more.
-    pub(super) fn pass_over(&self, cursor: &mut Cursor) -> Losses {
+    /// Applies the time limits: skips messages that the group may no longer receive.
+    pub(super) fn pass_over(&self, cursor: &mut OracleCursor) -> Losses {
         let mut lost = Losses::default();
         if cursor.lease.is_some() {
             return lost;
@@ -163,8 +168,8 @@ impl Reading<'_> {
         lost
     }
 
-    /// Since when, or from when on, something can be taken if nothing else happens.
-    pub(super) fn due_at(&self, cursor: &Cursor) -> Option<Timestamp> {
+    /// Returns since when, or from when on, a message can be taken if nothing else happens.
+    pub(super) fn due_at(&self, cursor: &OracleCursor) -> Option<Timestamp> {
         let due_at = self.due_without_limits(cursor)?;
         let leased = cursor.lease.as_ref().is_some_and(|lease| lease.until > self.now);
         if leased || self.options.ttl().is_none() && self.options.wait_max().is_none() {
@@ -174,34 +179,34 @@ impl Reading<'_> {
         self.end_expired_lease(&mut cursor);
         for at in self.moments(&cursor) {
             let mut cursor = cursor.clone();
-            let then = Reading { now: at, ..*self };
+            let then = OracleReading { now: at, ..*self };
             then.pass_over(&mut cursor);
-            if !then.take(&mut cursor, Room::ONE).is_empty() {
+            if !then.take(&mut cursor, OracleBatchCapacity::ONE).is_empty() {
                 return Some(if at == self.now { due_at.min(at) } else { at });
             }
         }
         None
     }
 
-    /// All moments, from now on, at which something may become available.
-    fn moments(&self, cursor: &Cursor) -> BTreeSet<Timestamp> {
-        let mut moments = BTreeSet::from([self.now]);
+    /// Returns all times, from now on, at which a message may become available.
+    fn moments(&self, cursor: &OracleCursor) -> BTreeSet<Timestamp> {
+        let mut times = BTreeSet::from([self.now]);
         let ttl = self.options.ttl();
         for (offset, parked) in &cursor.parked {
             let created_at = self.partition.message(*offset).created_at;
-            moments.insert(parked.due_at);
-            moments.extend(ttl.map(|ttl| created_at.plus(ttl)));
+            times.insert(parked.due_at);
+            times.extend(ttl.map(|ttl| created_at.plus(ttl)));
         }
         for offset in cursor.next..self.partition.end() {
             let next = offset;
-            moments.extend(self.readable_at(offset));
-            moments.extend(self.window_end(&Cursor::at(next, self.now)));
+            times.extend(self.readable_at(offset));
+            times.extend(self.window_end(&OracleCursor::at(next, self.now)));
         }
-        moments.into_iter().filter(|moment| *moment >= self.now).collect()
+        times.into_iter().filter(|time| *time >= self.now).collect()
     }
 
-    /// The same if nothing were ever past its time.
-    fn due_without_limits(&self, cursor: &Cursor) -> Option<Timestamp> {
+    /// Returns the due time if there were no time limits.
+    fn due_without_limits(&self, cursor: &OracleCursor) -> Option<Timestamp> {
         match &cursor.lease {
             Some(lease) if lease.until > self.now => return Some(lease.until),
             Some(_) => {

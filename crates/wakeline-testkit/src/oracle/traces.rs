@@ -1,41 +1,43 @@
-//! Traces: kept with their message, so they go with it.
+//! Traces, which are stored with their message and deleted with it.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use wakeline_core::{Timestamp, TraceName};
 use wakeline_store::{
-    MessageKey, NamedTrace, NamedTraces, NewTrace, Page, QueueTraces, StoreError,
-    TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames, Traced,
+    AddTraceOutcome, MessageKey, NamedTrace, NamedTraces, NewTrace, Page, QueueTraces, StoreError,
+    TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames,
 };
 
 use super::MemoryStore;
 use super::admin::named;
-use super::state::{Message, State};
+use super::state::{OracleMessage, OracleState};
 
-impl State {
-    fn named_message(&mut self, key: &MessageKey) -> Option<&mut Message> {
+impl OracleState {
+    fn named_message(&mut self, key: &MessageKey) -> Option<&mut OracleMessage> {
         let partitions = self.queues.values_mut().flat_map(|queue| queue.partitions.values_mut());
         let partition = partitions.into_iter().find(|partition| partition.id == key.partition)?;
         let offset = named(partition, &key.transaction_id)?;
         partition.log.get_mut(usize::try_from(offset - partition.first).ok()?)
     }
 
-    fn add_trace(&mut self, new: NewTrace, now: Timestamp) -> Traced {
+    fn add_trace(&mut self, new: NewTrace, now: Timestamp) -> AddTraceOutcome {
         let number = self.next_id();
-        let Some(message) = self.named_message(&new.message) else { return Traced::Missing };
+        let Some(message) = self.named_message(&new.message) else {
+            return AddTraceOutcome::Missing;
+        };
         if message.traces.len() >= TRACES_PER_MESSAGE_MAX as usize {
-            return Traced::TooMany;
+            return AddTraceOutcome::TooMany;
         }
         let NewTrace { id, event_type, group, worker, mut names, data, .. } = new;
         names.sort();
         names.dedup();
         let trace = Trace { id, event_type, group, worker, names, data, created_at: now };
         message.traces.push((number, trace));
-        Traced::Done
+        AddTraceOutcome::Done
     }
 
-    /// All traces with their messages, the newest first.
+    /// Returns all traces with their messages, the newest first.
     fn all_traces(&self) -> Vec<NamedTrace> {
         let mut all: Vec<(i64, NamedTrace)> = Vec::new();
         for (queue, name, partition) in self.partitions_in_order() {
@@ -84,7 +86,7 @@ impl State {
 
 #[async_trait]
 impl QueueTraces for MemoryStore {
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError> {
         let mut state = self.state.lock();
         Ok(state.add_trace(trace, self.now()))
     }

@@ -1,17 +1,17 @@
-//! The oracle under the rules of keys and of the audit.
+//! Runs the rules of keys and of the audit log against the oracle.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_testkit::access_conformance::AccessUnderTest;
 
 use crate::conformance::Oracle;
 
 #[async_trait]
 impl AccessUnderTest for Oracle {
-    fn whole(&self) -> Arc<dyn WholeStore> {
+    fn whole(&self) -> Arc<dyn Backend> {
         self.0.clone()
     }
 

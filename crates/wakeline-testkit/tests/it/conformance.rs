@@ -1,4 +1,4 @@
-//! The oracle under the conformance suite.
+//! Runs the conformance suite of queues against the oracle.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The oracle against itself: shows that the comparison lets a right store pass.
+//! Compares the oracle with itself, which shows that the comparison accepts a correct store.
 
 use crate::conformance::Oracle;
 

@@ -1,4 +1,4 @@
-//! Faults come where they were planned, and a careful caller survives each of them.
+//! Faults occur where they were planned, and a careful caller survives each of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use wakeline_core::{LeaseToken, QueueName, Verdict};
 use wakeline_store::{PushOutcome, QueueStore as _, SettleOutcome, StoreError};
-use wakeline_testkit::conformance::{Ask, Taken, item};
+use wakeline_testkit::conformance::{ClaimSpec, TakenBatch, item};
 use wakeline_testkit::faults::{Fault, FaultingStore};
-use wakeline_testkit::history::{Answer, Delivery, History, Push, Seen, Settle, Span, check};
+use wakeline_testkit::history::{
+    CallOutcome, ClientHistory, Push, SeenDelivery, SeenMessage, Settle, Span, check,
+};
 use wakeline_testkit::oracle::MemoryStore;
 
 fn queue() -> QueueName {
@@ -53,10 +55,10 @@ async fn a_call_hangs() {
     }
 }
 
-/// A producer and a consumer who repeat what failed, and write down what they saw.
+/// A producer and consumer that repeats failed calls and records what it saw.
 struct Client {
     store: Arc<FaultingStore>,
-    history: History,
+    history: ClientHistory,
     tick: u64,
 }
 
@@ -73,43 +75,43 @@ impl Client {
             let outcome = self.store.push(vec![message.clone()]).now_or_never();
             let span = Span { from, to: self.tick() };
             let answer = match outcome {
-                Some(Ok(_)) => Answer::Ok,
-                Some(Err(StoreError::Unavailable { .. })) => Answer::Refused,
-                Some(Err(_)) | None => Answer::Unknown,
+                Some(Ok(_)) => CallOutcome::Ok,
+                Some(Err(StoreError::Unavailable { .. })) => CallOutcome::Refused,
+                Some(Err(_)) | None => CallOutcome::Unknown,
             };
             let (partition, message) = ("p".to_owned(), id.to_owned());
             self.history.pushes.push(Push { partition, message, span, answer });
-            if answer == Answer::Ok {
+            if answer == CallOutcome::Ok {
                 return;
             }
         }
     }
 
-    async fn pop(&mut self) -> Option<Taken> {
-        let ask = Ask::queue(&queue()).batch(2).token(LeaseToken::generate());
+    async fn pop(&mut self) -> Option<TakenBatch> {
+        let spec = ClaimSpec::queue(&queue()).batch(2).token(LeaseToken::generate());
         loop {
             let from = self.tick();
-            let claim = self.store.claim(vec![ask.line_claim(1)]);
+            let claim = self.store.claim(vec![spec.line_claim(1)]);
             let Some(Ok(mut outcomes)) = claim.now_or_never() else { continue };
-            let grant = outcomes.remove(0).grants.remove(0)?;
+            let result = outcomes.remove(0).results.remove(0)?;
             let span = Span { from, to: self.tick() };
-            let seen = |message: &wakeline_store::Delivered| Seen {
+            let seen = |message: &wakeline_store::Delivered| SeenMessage {
                 message: message.transaction_id.to_string(),
                 offset: message.offset,
             };
-            self.history.deliveries.push(Delivery {
-                group: ask.line.group.to_string(),
+            self.history.deliveries.push(SeenDelivery {
+                group: spec.line.group.to_string(),
                 partition: "p".to_owned(),
-                lease: grant.lease.as_ref().map(|lease| lease.token.to_string()),
-                lease_for: grant.lease_for,
+                lease: result.lease.as_ref().map(|lease| lease.token.to_string()),
+                lease_for: result.lease_for,
                 span,
-                messages: grant.partitions[0].messages.iter().map(seen).collect(),
+                messages: result.partitions[0].messages.iter().map(seen).collect(),
             });
-            return Some(Taken { group: ask.line.group, grant });
+            return Some(TakenBatch { group: spec.line.group, result });
         }
     }
 
-    async fn complete(&mut self, taken: &Taken, id: &str) {
+    async fn complete(&mut self, taken: &TakenBatch, id: &str) {
         loop {
             let from = self.tick();
             let settle = self.store.settle(vec![taken.item(id, Verdict::Completed)]);
@@ -117,11 +119,11 @@ impl Client {
             let span = Span { from, to: self.tick() };
             let answer = match &outcome {
                 Some(Ok(reply)) => match reply.outcomes[0] {
-                    SettleOutcome::Settled { .. } => Answer::Ok,
-                    _ => Answer::Refused,
+                    SettleOutcome::Settled { .. } => CallOutcome::Ok,
+                    _ => CallOutcome::Refused,
                 },
-                Some(Err(StoreError::Unavailable { .. })) => Answer::Refused,
-                Some(Err(_)) | None => Answer::Unknown,
+                Some(Err(StoreError::Unavailable { .. })) => CallOutcome::Refused,
+                Some(Err(_)) | None => CallOutcome::Unknown,
             };
             self.history.settles.push(Settle {
                 group: taken.group.to_string(),
@@ -138,10 +140,10 @@ impl Client {
     }
 }
 
-async fn scenario(nth: u64, fault: Fault) -> (History, usize) {
+async fn scenario(nth: u64, fault: Fault) -> (ClientHistory, usize) {
     let store = Arc::new(FaultingStore::new(Arc::new(MemoryStore::new())));
     store.fail(nth, fault);
-    let mut client = Client { store: store.clone(), history: History::default(), tick: 0 };
+    let mut client = Client { store: store.clone(), history: ClientHistory::default(), tick: 0 };
     for id in ["a", "b", "c"] {
         client.push(id).await;
     }

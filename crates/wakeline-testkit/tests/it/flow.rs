@@ -1,4 +1,4 @@
-//! The oracle under the rules of orchestrations.
+//! Runs the rules of orchestrations against the oracle.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Stores of orchestrations that break one rule each: the differential run must catch every one.
+//! Mutants of the orchestration store: each breaks one rule, and the differential run must detect
+//! it.
 
 mod pass;
 
@@ -20,74 +21,74 @@ use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
 use wakeline_testkit::oracle::MemoryStore;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
-    /// Commits tell nobody.
-    TellsNobody,
-    /// Empty claims see nothing coming.
-    SeesNothingComing,
-    /// Sweeps see nothing coming.
-    SweepsNothing,
-    /// Every delivery is said to be the first.
-    ForgetsAttempts,
-    /// Giving back always counts.
-    CountsAllAbandons,
-    /// Giving back does not delay.
-    DelaysNothing,
-    /// A lane takes a key twice.
-    ForgetsKeys,
-    /// An instance is started twice.
+enum FlowStoreMutation {
+    /// Commits report no changes, so waiters are not notified.
+    NotifiesNoWaiter,
+    /// Claims never report a next due time.
+    ReportsNoNextDue,
+    /// Sweeps report that no line has anything due.
+    FindsNothingInSweeps,
+    /// Every delivery is reported as the first attempt.
+    ReportsEveryAttemptAsFirst,
+    /// An abandon counts as an attempt even if the caller says that it does not.
+    CountsUncountedAbandons,
+    /// Abandoned turns and work items are available again at once.
+    IgnoresAbandonDelay,
+    /// A mailbox stores several messages with one key.
+    IgnoresKeys,
+    /// A unique start is accepted although the instance exists.
     StartsTwice,
-    /// Messages to the ended are kept.
-    SpeaksToTheEnded,
-    /// Cancelled activities run.
+    /// Messages to ended instances are stored.
+    AcceptsMessagesToEndedInstances,
+    /// Cancelled activities are run.
     RunsCancelledWork,
     /// Cancelled timers fire.
     FiresCancelledTimers,
-    /// What an ended instance left stays.
-    ClearsNothing,
-    /// A turn sees what its own execution set.
-    ShowsTheDelta,
-    /// Several status changes of a turn count once.
+    /// Messages and work of an ended instance are not removed.
+    KeepsMessagesOfEndedInstances,
+    /// A turn sees the values that its own execution has set.
+    ShowsValuesOfCurrentExecution,
+    /// Several status changes of one turn count as one.
     CountsStatusOnce,
-    /// Dispatchers that wait are never served by a write.
-    ServesNoDispatcher,
-    /// Workers that wait are never served by a commit.
-    ServesNoWorker,
-    /// Tags are not looked at.
+    /// Writes lease no turn to waiting dispatchers.
+    ServesNoWaitingDispatcher,
+    /// Commits lease no work to waiting workers.
+    ServesNoWaitingWorker,
+    /// Workers get activities whatever their tags are.
     IgnoresTags,
-    /// Names of activities are not looked at.
-    IgnoresNames,
-    /// Completions with a stale token are believed.
-    BelievesZombies,
-    /// Sessions are never kept.
+    /// Workers get activities whatever their names are.
+    IgnoresActivityNames,
+    /// Completions with a stale token are accepted.
+    AcceptsStaleTokens,
+    /// Sessions are not extended.
     KeepsNoSession,
-    /// Deleting takes one of those named only.
-    DeletesByHalves,
-    /// Pruning takes one execution too many.
+    /// Of two instances to delete only the first is deleted.
+    DeletesOnlyFirstInstance,
+    /// Pruning removes one execution more than it may.
     PrunesTooMuch,
-    /// The end of an execution is forgotten where the next one begins.
-    ContinuesInPlace,
-    /// A pinned capability is forgotten.
-    PinsNothing,
-    /// Resuming changes nothing.
-    ResumesNothing,
-    /// What turns emit is forgotten.
-    EmitsNothing,
-    /// A decision that is carried out again emits again.
+    /// The end of an execution is lost when the instance continues as new.
+    IgnoresContinueAsNew,
+    /// A pinned capability is not stored.
+    IgnoresPins,
+    /// Resuming an instance has no effect.
+    IgnoresResume,
+    /// Webhook messages that turns emit are lost.
+    DropsEmits,
+    /// A decision that is replayed emits its message again.
     EmitsTwice,
-    /// What is emitted is told to nobody.
-    TellsNoSender,
+    /// Emits report no changes, so senders of webhooks are not notified.
+    NotifiesNoSender,
 }
 
-struct Sinner {
+struct MutantFlowStore {
     inner: Arc<MemoryStore>,
-    sin: Sin,
+    mutation: FlowStoreMutation,
 }
 
-struct Mutant(Arc<Sinner>);
+struct MutantFixture(Arc<MutantFlowStore>);
 
 #[async_trait]
-impl StoreUnderTest for Mutant {
+impl StoreUnderTest for MutantFixture {
     fn store(&self) -> Arc<dyn Store> {
         self.0.inner.clone()
     }
@@ -97,7 +98,7 @@ impl StoreUnderTest for Mutant {
     }
 }
 
-impl FlowUnderTest for Mutant {
+impl FlowUnderTest for MutantFixture {
     fn flow(&self) -> Arc<dyn Flow> {
         self.0.clone()
     }
@@ -107,44 +108,48 @@ impl FlowUnderTest for Mutant {
     }
 }
 
-impl Sinner {
-    fn spoilt(&self, mut envelope: Envelope) -> Envelope {
-        match self.sin {
-            Sin::ForgetsKeys => envelope.key = None,
-            Sin::StartsTwice => envelope.unique = false,
-            Sin::SpeaksToTheEnded => envelope.even_if_ended = true,
+impl MutantFlowStore {
+    fn mutated(&self, mut envelope: Envelope) -> Envelope {
+        match self.mutation {
+            FlowStoreMutation::IgnoresKeys => envelope.key = None,
+            FlowStoreMutation::StartsTwice => envelope.unique = false,
+            FlowStoreMutation::AcceptsMessagesToEndedInstances => envelope.even_if_ended = true,
             _ => {}
         }
         envelope
     }
 
     fn served(&self, requests: Vec<TurnRequest>) -> Vec<TurnRequest> {
-        if self.sin == Sin::ServesNoDispatcher { Vec::new() } else { requests }
+        if self.mutation == FlowStoreMutation::ServesNoWaitingDispatcher {
+            Vec::new()
+        } else {
+            requests
+        }
     }
 }
 
 #[async_trait]
-impl FlowStore for Sinner {
+impl FlowStore for MutantFlowStore {
     async fn enqueue(
         &self,
         envelopes: Vec<Envelope>,
         requests: Vec<TurnRequest>,
     ) -> Result<EnqueueReply, StoreError> {
-        let envelopes = envelopes.into_iter().map(|envelope| self.spoilt(envelope)).collect();
+        let envelopes = envelopes.into_iter().map(|envelope| self.mutated(envelope)).collect();
         self.inner.enqueue(envelopes, self.served(requests)).await
     }
 
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
         let mut claimed = self.inner.claim_turns(lines).await?;
         for line in &mut claimed {
-            if self.sin == Sin::SeesNothingComing {
+            if self.mutation == FlowStoreMutation::ReportsNoNextDue {
                 line.next_due = None;
             }
             for turn in line.turns.iter_mut().flatten() {
-                if self.sin == Sin::ForgetsAttempts {
+                if self.mutation == FlowStoreMutation::ReportsEveryAttemptAsFirst {
                     turn.attempt = 1;
                 }
-                if self.sin == Sin::ShowsTheDelta {
+                if self.mutation == FlowStoreMutation::ShowsValuesOfCurrentExecution {
                     turn.kv = self.inner.kv(&turn.instance, None).await?;
                 }
             }
@@ -153,30 +158,32 @@ impl FlowStore for Sinner {
     }
 
     async fn commit_turn(&self, mut commit: TurnCommit) -> Result<TurnReply, StoreError> {
-        match self.sin {
-            Sin::RunsCancelledWork => commit.cancelled_work.clear(),
-            Sin::FiresCancelledTimers => commit.cancelled_messages.clear(),
-            Sin::ClearsNothing => commit.clear = false,
-            Sin::CountsStatusOnce => commit.status.truncate(1),
-            Sin::ServesNoWorker => commit.work_requests.clear(),
-            Sin::ContinuesInPlace
+        match self.mutation {
+            FlowStoreMutation::RunsCancelledWork => commit.cancelled_work.clear(),
+            FlowStoreMutation::FiresCancelledTimers => commit.cancelled_messages.clear(),
+            FlowStoreMutation::KeepsMessagesOfEndedInstances => commit.clear = false,
+            FlowStoreMutation::CountsStatusOnce => commit.status.truncate(1),
+            FlowStoreMutation::ServesNoWaitingWorker => commit.work_requests.clear(),
+            FlowStoreMutation::IgnoresContinueAsNew
                 if !matches!(commit.end, wakeline_store::flow::ExecutionEnd::Ended { .. }) =>
             {
                 commit.end = wakeline_store::flow::ExecutionEnd::Open;
             }
-            Sin::PinsNothing => commit.pinned = None,
-            Sin::EmitsNothing => commit.emits.clear(),
-            Sin::EmitsTwice => commit.emits.iter_mut().for_each(|emit| emit.event_id = None),
+            FlowStoreMutation::IgnoresPins => commit.pinned = None,
+            FlowStoreMutation::DropsEmits => commit.emits.clear(),
+            FlowStoreMutation::EmitsTwice => {
+                commit.emits.iter_mut().for_each(|emit| emit.event_id = None)
+            }
             _ => {}
         }
         commit.turn_requests = self.served(commit.turn_requests);
         let messages = commit.messages.into_iter();
-        commit.messages = messages.map(|envelope| self.spoilt(envelope)).collect();
+        commit.messages = messages.map(|envelope| self.mutated(envelope)).collect();
         let mut reply = self.inner.commit_turn(commit).await?;
-        if self.sin == Sin::TellsNobody {
+        if self.mutation == FlowStoreMutation::NotifiesNoWaiter {
             reply.changes.clear();
         }
-        if self.sin == Sin::TellsNoSender {
+        if self.mutation == FlowStoreMutation::NotifiesNoSender {
             reply.hook_changes.clear();
         }
         Ok(reply)
@@ -187,10 +194,10 @@ impl FlowStore for Sinner {
     }
 
     async fn claim_work(&self, mut lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
-        if self.sin == Sin::IgnoresTags {
+        if self.mutation == FlowStoreMutation::IgnoresTags {
             lines.iter_mut().for_each(|line| line.filter.tags = TagFilter::Any);
         }
-        if self.sin == Sin::IgnoresNames {
+        if self.mutation == FlowStoreMutation::IgnoresActivityNames {
             lines.iter_mut().for_each(|line| line.filter.names = ActivityNames::Any);
         }
         self.inner.claim_work(lines).await
@@ -202,7 +209,9 @@ impl FlowStore for Sinner {
         requests: Vec<TurnRequest>,
     ) -> Result<CompletionReply, StoreError> {
         let mut reply = self.inner.complete_work(completion, self.served(requests)).await?;
-        if self.sin == Sin::BelievesZombies && reply.outcome == WorkOutcome::Stale {
+        if self.mutation == FlowStoreMutation::AcceptsStaleTokens
+            && reply.outcome == WorkOutcome::Stale
+        {
             reply.outcome = WorkOutcome::Completed(None);
         }
         Ok(reply)
@@ -222,8 +231,12 @@ impl FlowStore for Sinner {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        let uncounted = uncounted && self.sin != Sin::CountsAllAbandons;
-        let delay = if self.sin == Sin::DelaysNothing { Duration::ZERO } else { delay };
+        let uncounted = uncounted && self.mutation != FlowStoreMutation::CountsUncountedAbandons;
+        let delay = if self.mutation == FlowStoreMutation::IgnoresAbandonDelay {
+            Duration::ZERO
+        } else {
+            delay
+        };
         self.inner.abandon(token, delay, uncounted).await
     }
 
@@ -233,71 +246,74 @@ impl FlowStore for Sinner {
         span: Duration,
         idle: Duration,
     ) -> Result<u64, StoreError> {
-        if self.sin == Sin::KeepsNoSession && !owners.is_empty() {
+        if self.mutation == FlowStoreMutation::KeepsNoSession && !owners.is_empty() {
             return Ok(0);
         }
         self.inner.keep_sessions(owners, span, idle).await
     }
 
     async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
-        if self.sin == Sin::SweepsNothing {
+        if self.mutation == FlowStoreMutation::FindsNothingInSweeps {
             return Ok(vec![None; lines.len()]);
         }
         self.inner.sweep_flow(lines).await
     }
 }
 
-fn is_caught(sin: Sin) {
+fn is_caught(mutation: FlowStoreMutation) {
     let run = || {
         wakeline_testkit::flow_differential::run_at_least(20_000, async || {
-            Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
+            MutantFixture(Arc::new(MutantFlowStore {
+                inner: Arc::new(MemoryStore::new()),
+                mutation,
+            }))
         });
     };
     let caught = catch_unwind(AssertUnwindSafe(run)).expect_err("a broken store must be caught");
     let text = caught.downcast_ref::<String>().cloned().unwrap_or_default();
-    assert!(text.contains("WAKELINE_SEED="), "{sin:?} is caught as: {text}");
-    assert!(text.contains("smallest sequence"), "{sin:?} is caught as: {text}");
+    assert!(text.contains("WAKELINE_SEED="), "{mutation:?} is caught as: {text}");
+    assert!(text.contains("smallest sequence"), "{mutation:?} is caught as: {text}");
 }
 
-/// One test per sin, so that they run side by side.
+/// One test for each mutation, so that they run in parallel.
 macro_rules! each_is_caught {
-    ($($name:ident: $sin:ident,)*) => {
+    ($($name:ident: $mutation:ident,)*) => {
         $(
             #[test]
             fn $name() {
-                is_caught(Sin::$sin);
+                is_caught(FlowStoreMutation::$mutation);
             }
         )*
     };
 }
 
 each_is_caught! {
-    a_store_that_tells_nobody_is_caught: TellsNobody,
-    a_store_that_sees_nothing_coming_is_caught: SeesNothingComing,
-    a_store_that_sweeps_nothing_is_caught: SweepsNothing,
-    a_store_that_forgets_attempts_is_caught: ForgetsAttempts,
-    a_store_that_counts_all_abandons_is_caught: CountsAllAbandons,
-    a_store_that_delays_nothing_is_caught: DelaysNothing,
-    a_store_that_forgets_keys_is_caught: ForgetsKeys,
+    a_store_that_notifies_no_waiter_is_caught: NotifiesNoWaiter,
+    a_store_that_reports_no_next_due_is_caught: ReportsNoNextDue,
+    a_store_that_finds_nothing_in_sweeps_is_caught: FindsNothingInSweeps,
+    a_store_that_reports_every_attempt_as_first_is_caught: ReportsEveryAttemptAsFirst,
+    a_store_that_counts_uncounted_abandons_is_caught: CountsUncountedAbandons,
+    a_store_that_ignores_abandon_delay_is_caught: IgnoresAbandonDelay,
+    a_store_that_ignores_keys_is_caught: IgnoresKeys,
     a_store_that_starts_twice_is_caught: StartsTwice,
-    a_store_that_speaks_to_the_ended_is_caught: SpeaksToTheEnded,
+    a_store_that_accepts_messages_to_ended_instances_is_caught: AcceptsMessagesToEndedInstances,
     a_store_that_runs_cancelled_work_is_caught: RunsCancelledWork,
     a_store_that_fires_cancelled_timers_is_caught: FiresCancelledTimers,
-    a_store_that_clears_nothing_is_caught: ClearsNothing,
-    a_store_that_shows_the_delta_is_caught: ShowsTheDelta,
+    a_store_that_keeps_messages_of_ended_instances_is_caught: KeepsMessagesOfEndedInstances,
+    a_store_that_shows_values_of_current_execution_is_caught: ShowsValuesOfCurrentExecution,
     a_store_that_counts_status_once_is_caught: CountsStatusOnce,
-    a_store_that_serves_no_dispatcher_is_caught: ServesNoDispatcher,
-    a_store_that_serves_no_worker_is_caught: ServesNoWorker,
+    a_store_that_serves_no_waiting_dispatcher_is_caught: ServesNoWaitingDispatcher,
+    a_store_that_serves_no_waiting_worker_is_caught: ServesNoWaitingWorker,
     a_store_that_ignores_tags_is_caught: IgnoresTags,
-    a_store_that_ignores_names_of_activities_is_caught: IgnoresNames,
-    a_store_that_believes_zombies_is_caught: BelievesZombies,
+    a_store_that_ignores_activity_names_is_caught: IgnoresActivityNames,
+    a_store_that_accepts_stale_tokens_is_caught: AcceptsStaleTokens,
     a_store_that_keeps_no_session_is_caught: KeepsNoSession,
-    a_store_that_deletes_by_halves_is_caught: DeletesByHalves,
+    a_store_that_deletes_only_first_instance_is_caught: DeletesOnlyFirstInstance,
     a_store_that_prunes_too_much_is_caught: PrunesTooMuch,
-    a_store_that_continues_in_place_is_caught: ContinuesInPlace,
-    a_store_that_pins_nothing_is_caught: PinsNothing,
-    a_store_that_resumes_nothing_is_caught: ResumesNothing,
-    a_store_that_emits_nothing_is_caught: EmitsNothing,
+    a_store_that_ignores_continue_as_new_is_caught: IgnoresContinueAsNew,
+    a_store_that_ignores_pins_is_caught: IgnoresPins,
+    a_store_that_ignores_resume_is_caught: IgnoresResume,
+    a_store_that_drops_emits_is_caught: DropsEmits,
     a_store_that_emits_twice_is_caught: EmitsTwice,
-    a_store_that_tells_no_sender_is_caught: TellsNoSender,
+    a_store_that_notifies_no_sender_is_caught: NotifiesNoSender,
 }

@@ -1,4 +1,4 @@
-//! The oracle under the rules of webhooks.
+//! Runs the rules of webhooks against the oracle.
 
 use std::sync::Arc;
 

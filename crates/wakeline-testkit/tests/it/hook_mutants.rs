@@ -1,7 +1,7 @@
-//! Stores of webhooks that break one rule each: the differential run must catch every one.
+//! Mutants of the webhook store: each breaks one rule, and the differential run must detect it.
 
+mod mutant;
 mod reader;
-mod sinner;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,72 +14,72 @@ use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::hook_conformance::HookUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
 
-use sinner::Sinner;
+use mutant::MutantHookStore;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sin {
-    /// Commits tell nobody.
-    TellsNobody,
-    /// Empty claims see nothing coming.
-    SeesNothingComing,
-    /// Empty claims always say that there is something.
-    AlwaysSeesSomething,
-    /// Sweeps see nothing coming.
-    SweepsNothing,
-    /// Claims never give anything.
-    GivesNothing,
-    /// What is kept for first attempts is for all.
-    KeepsNothingForFirstOnes,
-    /// Senders that come along are never served.
-    ServesNobodyAtBirth,
-    /// Every attempt is said to be the first.
-    ForgetsAttempts,
-    /// Ends of expired attempts are believed.
-    BelievesZombies,
+pub(crate) enum HookMutation {
+    /// Emits report no changes, so waiters are not notified.
+    NotifiesNoWaiter,
+    /// Claims never report a next due time.
+    ReportsNoNextDue,
+    /// Claims always report that something is due now.
+    AlwaysReportsDueNow,
+    /// Sweeps report that no line has anything due.
+    FindsNothingInSweeps,
+    /// Claims return no delivery.
+    ClaimsNothing,
+    /// The slots reserved for first attempts are used for all attempts.
+    ReservesNothingForFirstAttempts,
+    /// An emit leases no new delivery to the waiting sender that calls it.
+    LeasesNothingOnInsert,
+    /// Every attempt is reported as the first one.
+    ReportsEveryAttemptAsFirst,
+    /// Results of attempts whose lease has expired are accepted.
+    AcceptsStaleTokens,
     /// Retries are due at once.
-    RetriesAtOnce,
-    /// Failed ones are tried again.
-    NeverGivesUp,
-    /// Breakers are never told.
-    ForgetsSamples,
-    /// Throttles are not kept.
-    ForgetsThrottles,
-    /// Gone endpoints stay on.
+    IgnoresRetryDelay,
+    /// Deliveries that have failed for good are retried.
+    RetriesFailedDeliveries,
+    /// Results of attempts do not reach the circuit breaker.
+    IgnoresBreakerSamples,
+    /// A throttle that an endpoint requested is not stored.
+    IgnoresThrottles,
+    /// Endpoints that answer that they are gone stay enabled.
     IgnoresGone,
     /// Announcements are lost.
     LosesAnnouncements,
-    /// Giving back ends the delivery.
+    /// Releasing a delivery fails it.
     ReleasesAsFailed,
-    /// Extensions do not last.
-    ExtendsNothing,
-    /// Idempotency keys are not looked at.
-    ForgetsKeys,
-    /// Own ids of messages are not looked at.
-    ForgetsEventIds,
-    /// Channels are not looked at.
+    /// Extensions of a lease last one second only.
+    IgnoresExtensions,
+    /// Idempotency keys are ignored.
+    IgnoresKeys,
+    /// The callers' own ids of messages are ignored.
+    IgnoresEventIds,
+    /// Channels of messages are ignored.
     IgnoresChannels,
-    /// A named endpoint is one of many.
-    IgnoresOnly,
-    /// Switching off does nothing.
+    /// A message for one named endpoint goes to all endpoints.
+    IgnoresNamedEndpoint,
+    /// Disabling an endpoint has no effect.
     NeverDisables,
-    /// Old secrets sign for ever longer.
+    /// A rotated secret stays valid for twice its grace period.
     DoublesGrace,
-    /// Resending does nothing.
-    ResendsNothing,
-    /// Cancelling does nothing.
-    CancelsNothing,
-    /// Recovering sends once more only.
-    RecoversOnce,
-    /// Payloads stay.
-    KeepsPayloads,
-    /// The log has no answers.
+    /// Resending has no effect.
+    IgnoresResend,
+    /// Cancelling has no effect.
+    IgnoresCancel,
+    /// A recovered delivery gets one attempt instead of a new retry schedule.
+    RecoversWithOneAttempt,
+    /// Expunged payloads are kept.
+    KeepsExpungedPayloads,
+    /// Logged attempts have no response status.
     LogsNoStatus,
 }
 
-struct Mutant(Arc<Sinner>);
+struct MutantFixture(Arc<MutantHookStore>);
 
 #[async_trait]
-impl StoreUnderTest for Mutant {
+impl StoreUnderTest for MutantFixture {
     fn store(&self) -> Arc<dyn Store> {
         self.0.inner.clone()
     }
@@ -90,63 +90,66 @@ impl StoreUnderTest for Mutant {
 }
 
 #[async_trait]
-impl HookUnderTest for Mutant {
+impl HookUnderTest for MutantFixture {
     fn hook(&self) -> Arc<dyn HookBackend> {
         self.0.clone()
     }
 }
 
-fn is_caught(sin: Sin) {
+fn is_caught(mutation: HookMutation) {
     let run = || {
         wakeline_testkit::hook_differential::run_at_least(20_000, async || {
-            Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
+            MutantFixture(Arc::new(MutantHookStore {
+                inner: Arc::new(MemoryStore::new()),
+                mutation,
+            }))
         });
     };
     let caught = catch_unwind(AssertUnwindSafe(run)).expect_err("a broken store must be caught");
     let text = caught.downcast_ref::<String>().cloned().unwrap_or_default();
-    assert!(text.contains("WAKELINE_SEED="), "{sin:?} is caught as: {text}");
-    assert!(text.contains("smallest sequence"), "{sin:?} is caught as: {text}");
+    assert!(text.contains("WAKELINE_SEED="), "{mutation:?} is caught as: {text}");
+    assert!(text.contains("smallest sequence"), "{mutation:?} is caught as: {text}");
 }
 
-/// One test per sin, so that they run side by side.
+/// One test for each mutation, so that they run in parallel.
 macro_rules! each_is_caught {
-    ($($name:ident: $sin:ident,)*) => {
+    ($($name:ident: $mutation:ident,)*) => {
         $(
             #[test]
             fn $name() {
-                is_caught(Sin::$sin);
+                is_caught(HookMutation::$mutation);
             }
         )*
     };
 }
 
 each_is_caught! {
-    a_store_that_tells_nobody_is_caught: TellsNobody,
-    a_store_that_sees_nothing_coming_is_caught: SeesNothingComing,
-    a_store_that_always_sees_something_is_caught: AlwaysSeesSomething,
-    a_store_that_sweeps_nothing_is_caught: SweepsNothing,
-    a_store_that_gives_nothing_is_caught: GivesNothing,
-    a_store_that_keeps_nothing_for_first_ones_is_caught: KeepsNothingForFirstOnes,
-    a_store_that_serves_nobody_at_birth_is_caught: ServesNobodyAtBirth,
-    a_store_that_forgets_attempts_is_caught: ForgetsAttempts,
-    a_store_that_believes_zombies_is_caught: BelievesZombies,
-    a_store_that_retries_at_once_is_caught: RetriesAtOnce,
-    a_store_that_never_gives_up_is_caught: NeverGivesUp,
-    a_store_that_forgets_samples_is_caught: ForgetsSamples,
-    a_store_that_forgets_throttles_is_caught: ForgetsThrottles,
+    a_store_that_notifies_no_waiter_is_caught: NotifiesNoWaiter,
+    a_store_that_reports_no_next_due_is_caught: ReportsNoNextDue,
+    a_store_that_always_reports_due_now_is_caught: AlwaysReportsDueNow,
+    a_store_that_finds_nothing_in_sweeps_is_caught: FindsNothingInSweeps,
+    a_store_that_claims_nothing_is_caught: ClaimsNothing,
+    a_store_that_reserves_nothing_for_first_attempts_is_caught: ReservesNothingForFirstAttempts,
+    a_store_that_leases_nothing_on_insert_is_caught: LeasesNothingOnInsert,
+    a_store_that_reports_every_attempt_as_first_is_caught: ReportsEveryAttemptAsFirst,
+    a_store_that_accepts_stale_tokens_is_caught: AcceptsStaleTokens,
+    a_store_that_ignores_retry_delay_is_caught: IgnoresRetryDelay,
+    a_store_that_retries_failed_deliveries_is_caught: RetriesFailedDeliveries,
+    a_store_that_ignores_breaker_samples_is_caught: IgnoresBreakerSamples,
+    a_store_that_ignores_throttles_is_caught: IgnoresThrottles,
     a_store_that_ignores_gone_is_caught: IgnoresGone,
     a_store_that_loses_announcements_is_caught: LosesAnnouncements,
     a_store_that_releases_as_failed_is_caught: ReleasesAsFailed,
-    a_store_that_extends_nothing_is_caught: ExtendsNothing,
-    a_store_that_forgets_keys_is_caught: ForgetsKeys,
-    a_store_that_forgets_event_ids_is_caught: ForgetsEventIds,
+    a_store_that_ignores_extensions_is_caught: IgnoresExtensions,
+    a_store_that_ignores_keys_is_caught: IgnoresKeys,
+    a_store_that_ignores_event_ids_is_caught: IgnoresEventIds,
     a_store_that_ignores_channels_is_caught: IgnoresChannels,
-    a_store_that_ignores_only_is_caught: IgnoresOnly,
+    a_store_that_ignores_named_endpoint_is_caught: IgnoresNamedEndpoint,
     a_store_that_never_disables_is_caught: NeverDisables,
     a_store_that_doubles_grace_is_caught: DoublesGrace,
-    a_store_that_resends_nothing_is_caught: ResendsNothing,
-    a_store_that_cancels_nothing_is_caught: CancelsNothing,
-    a_store_that_recovers_once_is_caught: RecoversOnce,
-    a_store_that_keeps_payloads_is_caught: KeepsPayloads,
+    a_store_that_ignores_resend_is_caught: IgnoresResend,
+    a_store_that_ignores_cancel_is_caught: IgnoresCancel,
+    a_store_that_recovers_with_one_attempt_is_caught: RecoversWithOneAttempt,
+    a_store_that_keeps_expunged_payloads_is_caught: KeepsExpungedPayloads,
     a_store_that_logs_no_status_is_caught: LogsNoStatus,
 }

@@ -1,4 +1,4 @@
-//! The oracle is held to the rules that it is the measure of, which checks the suite too.
+//! Runs all suites against the oracle, which checks the suites themselves too.
 
 mod access;
 mod conformance;

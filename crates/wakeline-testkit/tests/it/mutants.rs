@@ -1,11 +1,11 @@
-//! Stores that break one rule each: the differential run must catch every one.
+//! Mutants of the queue store: each breaks one rule, and the differential run must detect it.
 
+mod capacity;
+mod counts;
 mod dead;
 mod maintenance;
 mod messages;
-mod room;
 mod stats;
-mod tally;
 mod timers;
 mod traces;
 
@@ -28,116 +28,116 @@ use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
-    /// Settling and releasing tell nobody.
-    TellsNobody,
-    /// Empty claims see nothing coming.
-    SeesNothingComing,
-    /// Sweeps see nothing coming.
-    SweepsNothing,
-    /// Every delivery is said to be the first.
-    ForgetsAttempts,
-    /// A settlement needs no lease.
-    BelievesZombies,
-    /// Of a batch that is settled the last is forgotten.
-    ForgetsTheLast,
-    /// A released lease is not given back.
-    KeepsReleased,
-    /// The pushes of a refused transaction stay.
-    TransactsByHalves,
-    /// Dead letters are not kept.
+enum QueueMutation {
+    /// Settlements report no changes, so waiters are not notified.
+    NotifiesNoWaiter,
+    /// Claims never report a next due time.
+    ReportsNoNextDue,
+    /// Sweeps report that no line has anything due.
+    FindsNothingInSweeps,
+    /// Every delivery is reported as the first attempt.
+    ReportsEveryAttemptAsFirst,
+    /// A settlement is accepted without a valid lease.
+    AcceptsStaleTokens,
+    /// The last settlement of a call is reported but not applied.
+    SkipsLastSettlement,
+    /// Releasing a lease has no effect.
+    IgnoresRelease,
+    /// The pushes of a refused transaction are stored all the same.
+    KeepsPushesOfRefusedTransaction,
+    /// Dead letters are not listed.
     LosesDeadLetters,
-    /// What is redriven loses its dead letter and is not delivered.
-    RedrivesNowhere,
-    /// Nobody hears of what is redriven.
-    RedrivesQuietly,
-    /// What is past its ttl is delivered.
-    DeliversTheExpired,
-    /// What waited too long is delivered.
-    EvictsNothing,
-    /// Messages are removed before they are settled.
-    RemovesTheUnread,
-    /// Messages are never removed.
-    RemovesNothing,
+    /// A redrive removes dead letters without delivering their messages.
+    DropsRedrivenMessages,
+    /// Redrives report no changes.
+    RedrivesWithoutNotification,
+    /// Messages are delivered after their TTL has passed.
+    IgnoresTtl,
+    /// Messages that waited too long are delivered instead of evicted.
+    IgnoresWaitLimit,
+    /// Retention removes messages that were not settled.
+    RemovesUnreadMessages,
+    /// Housekeeping never removes messages.
+    IgnoresRetention,
     /// Losses are not counted.
-    CountsNoLosses,
-    /// A queue seems to have more room than it has.
-    SeesTooMuchRoom,
-    /// A cancelled timer comes all the same.
-    DeliversCancelled,
-    /// What is scheduled comes a second later than it says.
+    ReportsNoLosses,
+    /// A queue reports more free capacity than it has.
+    ReportsTooMuchCapacity,
+    /// A cancelled timer is delivered all the same.
+    DeliversCancelledTimers,
+    /// Scheduled messages become due one second later than the reply says.
     SchedulesLate,
-    /// Nobody hears of what is retried by hand.
-    IntervenesQuietly,
-    /// What is leased is said to be pending.
+    /// Manual interventions report no changes.
+    IntervenesWithoutNotification,
+    /// Leased messages are counted as pending.
     CountsLeasedAsPending,
-    /// What was given up is said to be completed.
+    /// Messages that were given up are counted as completed.
     CountsDeadAsCompleted,
-    /// Nobody has anything to do.
-    SeesNoDepth,
-    /// Deliveries whose lease ran out are not in the ledger.
-    ForgetsExpiries,
-    /// What failed is acked by the ledger.
-    CallsFailuresAcked,
-    /// A message does not tell its last errors.
-    ForgetsErrors,
-    /// What is held back is delivered.
-    DeliversTheHeld,
-    /// A pause is told of, but not held to.
-    PausesNothing,
-    /// What is deleted goes for those who name no group, and stays for others.
+    /// Every queue reports a depth of zero.
+    ReportsNoDepth,
+    /// Deliveries whose lease expired are missing from the ledger.
+    OmitsExpiriesFromLedger,
+    /// Failed deliveries are shown as acked in the ledger.
+    RecordsFailuresAsAcked,
+    /// The last errors of a message are not shown.
+    OmitsErrors,
+    /// Pushes that maintenance holds back are delivered.
+    DeliversHeldMessages,
+    /// A pause of claims is reported but has no effect.
+    IgnoresPause,
+    /// A deleted message is removed for queue mode only and stays for groups.
     DeletesForOneGroup,
-    /// Nobody hears of what a deleted message held up.
-    DeletesQuietly,
-    /// What was deleted stays in the lag.
-    CountsTheDeleted,
+    /// Deleting a message reports no changes, although it makes others available.
+    DeletesWithoutNotification,
+    /// Deleted messages stay in the group's lag.
+    CountsDeletedMessages,
 }
 
-const SINS: [Sin; 31] = [
-    Sin::TellsNobody,
-    Sin::SeesNothingComing,
-    Sin::SweepsNothing,
-    Sin::ForgetsAttempts,
-    Sin::BelievesZombies,
-    Sin::ForgetsTheLast,
-    Sin::KeepsReleased,
-    Sin::TransactsByHalves,
-    Sin::LosesDeadLetters,
-    Sin::RedrivesNowhere,
-    Sin::RedrivesQuietly,
-    Sin::DeliversTheExpired,
-    Sin::EvictsNothing,
-    Sin::RemovesTheUnread,
-    Sin::RemovesNothing,
-    Sin::CountsNoLosses,
-    Sin::SeesTooMuchRoom,
-    Sin::DeliversCancelled,
-    Sin::SchedulesLate,
-    Sin::IntervenesQuietly,
-    Sin::CountsLeasedAsPending,
-    Sin::CountsDeadAsCompleted,
-    Sin::SeesNoDepth,
-    Sin::ForgetsExpiries,
-    Sin::CallsFailuresAcked,
-    Sin::ForgetsErrors,
-    Sin::DeliversTheHeld,
-    Sin::PausesNothing,
-    Sin::DeletesForOneGroup,
-    Sin::DeletesQuietly,
-    Sin::CountsTheDeleted,
+const MUTATIONS: [QueueMutation; 31] = [
+    QueueMutation::NotifiesNoWaiter,
+    QueueMutation::ReportsNoNextDue,
+    QueueMutation::FindsNothingInSweeps,
+    QueueMutation::ReportsEveryAttemptAsFirst,
+    QueueMutation::AcceptsStaleTokens,
+    QueueMutation::SkipsLastSettlement,
+    QueueMutation::IgnoresRelease,
+    QueueMutation::KeepsPushesOfRefusedTransaction,
+    QueueMutation::LosesDeadLetters,
+    QueueMutation::DropsRedrivenMessages,
+    QueueMutation::RedrivesWithoutNotification,
+    QueueMutation::IgnoresTtl,
+    QueueMutation::IgnoresWaitLimit,
+    QueueMutation::RemovesUnreadMessages,
+    QueueMutation::IgnoresRetention,
+    QueueMutation::ReportsNoLosses,
+    QueueMutation::ReportsTooMuchCapacity,
+    QueueMutation::DeliversCancelledTimers,
+    QueueMutation::SchedulesLate,
+    QueueMutation::IntervenesWithoutNotification,
+    QueueMutation::CountsLeasedAsPending,
+    QueueMutation::CountsDeadAsCompleted,
+    QueueMutation::ReportsNoDepth,
+    QueueMutation::OmitsExpiriesFromLedger,
+    QueueMutation::RecordsFailuresAsAcked,
+    QueueMutation::OmitsErrors,
+    QueueMutation::DeliversHeldMessages,
+    QueueMutation::IgnoresPause,
+    QueueMutation::DeletesForOneGroup,
+    QueueMutation::DeletesWithoutNotification,
+    QueueMutation::CountsDeletedMessages,
 ];
 
-struct Sinner {
+struct MutantQueueStore {
     inner: Arc<MemoryStore>,
-    sin: Sin,
-    /// Messages that were deleted.
+    mutation: QueueMutation,
+    /// The number of messages that were deleted.
     deleted: AtomicU64,
 }
 
-struct Mutant(Arc<Sinner>);
+struct MutantFixture(Arc<MutantQueueStore>);
 
 #[async_trait]
-impl StoreUnderTest for Mutant {
+impl StoreUnderTest for MutantFixture {
     fn store(&self) -> Arc<dyn Store> {
         self.0.clone()
     }
@@ -148,37 +148,37 @@ impl StoreUnderTest for Mutant {
 }
 
 #[async_trait]
-impl QueueStore for Sinner {
+impl QueueStore for MutantQueueStore {
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
-        match self.sin {
-            Sin::DeliversTheHeld => self.push_past(items).await,
+        match self.mutation {
+            QueueMutation::DeliversHeldMessages => self.push_past(items).await,
             _ => self.inner.push(items).await,
         }
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
-        if self.sin == Sin::TransactsByHalves {
+        if self.mutation == QueueMutation::KeepsPushesOfRefusedTransaction {
             self.inner.push(command.pushes.clone()).await?;
         }
-        match self.sin {
-            Sin::DeliversCancelled => self.keep_cancelled(command).await,
-            Sin::SchedulesLate => self.schedule_late(command).await,
+        match self.mutation {
+            QueueMutation::DeliversCancelledTimers => self.keep_cancelled(command).await,
+            QueueMutation::SchedulesLate => self.schedule_late(command).await,
             _ => self.inner.transact(command).await,
         }
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
-        let mut outcomes = match self.sin {
-            Sin::PausesNothing => self.claim_past(lines).await?,
+        let mut outcomes = match self.mutation {
+            QueueMutation::IgnoresPause => self.claim_past(lines).await?,
             _ => self.inner.claim(lines).await?,
         };
         for outcome in &mut outcomes {
-            if self.sin == Sin::SeesNothingComing {
+            if self.mutation == QueueMutation::ReportsNoNextDue {
                 outcome.next_due = None;
             }
-            if self.sin == Sin::ForgetsAttempts {
-                let grants = outcome.grants.iter_mut().flatten();
-                let partitions = grants.flat_map(|grant| &mut grant.partitions);
+            if self.mutation == QueueMutation::ReportsEveryAttemptAsFirst {
+                let results = outcome.results.iter_mut().flatten();
+                let partitions = results.flat_map(|result| &mut result.partitions);
                 partitions.flat_map(|p| &mut p.messages).for_each(|message| message.attempt = 1);
             }
         }
@@ -186,14 +186,14 @@ impl QueueStore for Sinner {
     }
 
     async fn settle(&self, mut items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
-        if self.sin == Sin::BelievesZombies {
+        if self.mutation == QueueMutation::AcceptsStaleTokens {
             for item in &mut items {
                 let lease = self.inner.live_token(item.partition, &item.group);
                 item.token = lease.or(item.token);
             }
         }
         let last = items.len().saturating_sub(1);
-        if self.sin == Sin::ForgetsTheLast && last > 0 {
+        if self.mutation == QueueMutation::SkipsLastSettlement && last > 0 {
             let forgotten = items.split_off(last);
             let mut reply = self.inner.settle(items).await?;
             reply.outcomes.push(reply.outcomes[0].clone());
@@ -201,7 +201,7 @@ impl QueueStore for Sinner {
             return Ok(reply);
         }
         let mut reply = self.inner.settle(items).await?;
-        if self.sin == Sin::TellsNobody {
+        if self.mutation == QueueMutation::NotifiesNoWaiter {
             reply.changes.clear();
         }
         Ok(reply)
@@ -212,14 +212,14 @@ impl QueueStore for Sinner {
     }
 
     async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
-        if self.sin == Sin::KeepsReleased {
+        if self.mutation == QueueMutation::IgnoresRelease {
             return Ok(Vec::new());
         }
         self.inner.release(leases).await
     }
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
-        if self.sin == Sin::SweepsNothing {
+        if self.mutation == QueueMutation::FindsNothingInSweeps {
             return Ok(vec![None; lines.len()]);
         }
         self.inner.sweep(lines).await
@@ -227,7 +227,7 @@ impl QueueStore for Sinner {
 }
 
 #[async_trait]
-impl QueueSchedule for Sinner {
+impl QueueSchedule for MutantQueueStore {
     async fn scheduled(
         &self,
         filter: ScheduledFilter,
@@ -237,21 +237,21 @@ impl QueueSchedule for Sinner {
 }
 
 #[async_trait]
-impl QueueAdmin for Sinner {
+impl QueueAdmin for MutantQueueStore {
     async fn configure(
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
-        let mut sinful = command.clone();
-        match self.sin {
-            Sin::DeliversTheExpired => sinful.options.ttl_secs = 0,
-            Sin::EvictsNothing => sinful.options.wait_secs_max = 0,
-            Sin::RemovesTheUnread => {
-                sinful.options.retention_secs = sinful.options.completed_retention_secs;
+        let mut changed = command.clone();
+        match self.mutation {
+            QueueMutation::IgnoresTtl => changed.options.ttl_secs = 0,
+            QueueMutation::IgnoresWaitLimit => changed.options.wait_secs_max = 0,
+            QueueMutation::RemovesUnreadMessages => {
+                changed.options.retention_secs = changed.options.completed_retention_secs;
             }
             _ => {}
         }
-        let (mut detail, changes) = self.inner.configure(sinful).await?;
+        let (mut detail, changes) = self.inner.configure(changed).await?;
         detail.options = command.options;
         Ok((detail, changes))
     }
@@ -277,13 +277,15 @@ impl QueueAdmin for Sinner {
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
         let mut detail = self.inner.message(partition, transaction_id).await?;
-        if self.sin == Sin::ForgetsErrors {
+        if self.mutation == QueueMutation::OmitsErrors {
             detail.iter_mut().for_each(|detail| detail.errors.clear());
         }
         for ledger in detail.iter_mut().map(|detail| &mut detail.ledger) {
-            match self.sin {
-                Sin::ForgetsExpiries => ledger.retain(|e| e.outcome != DeliveryOutcome::Expired),
-                Sin::CallsFailuresAcked => {
+            match self.mutation {
+                QueueMutation::OmitsExpiriesFromLedger => {
+                    ledger.retain(|e| e.outcome != DeliveryOutcome::Expired)
+                }
+                QueueMutation::RecordsFailuresAsAcked => {
                     let failed = |e: &&mut LedgerEntry| e.outcome == DeliveryOutcome::Failed;
                     ledger.iter_mut().filter(failed).for_each(|entry| {
                         entry.outcome = DeliveryOutcome::Acked;
@@ -297,10 +299,10 @@ impl QueueAdmin for Sinner {
 }
 
 #[async_trait]
-impl QueueGroups for Sinner {
+impl QueueGroups for MutantQueueStore {
     async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
         let mut groups = self.inner.groups(group).await?;
-        if self.sin == Sin::CountsTheDeleted {
+        if self.mutation == QueueMutation::CountsDeletedMessages {
             let deleted = self.deleted.load(Ordering::Relaxed);
             groups.iter_mut().for_each(|group| group.lag += deleted);
         }
@@ -336,31 +338,31 @@ impl QueueGroups for Sinner {
 }
 
 #[async_trait]
-impl QueueKeeper for Sinner {
+impl QueueKeeper for MutantQueueStore {
     async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
-        match self.sin {
-            Sin::RemovesNothing => Ok(HousekeepingReport::default()),
+        match self.mutation {
+            QueueMutation::IgnoresRetention => Ok(HousekeepingReport::default()),
             _ => self.inner.housekeep(how).await,
         }
     }
 
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
-        match self.sin {
-            Sin::CountsNoLosses => Ok(Losses::default()),
+        match self.mutation {
+            QueueMutation::ReportsNoLosses => Ok(Losses::default()),
             _ => self.inner.losses(queue).await,
         }
     }
 }
 
 #[async_trait]
-impl HintFeed for Sinner {
+impl HintFeed for MutantQueueStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
         self.inner.feed(sink, shutdown).await;
     }
 }
 
 #[async_trait]
-impl StoreAdmin for Sinner {
+impl StoreAdmin for MutantQueueStore {
     fn info(&self) -> StoreInfo {
         self.inner.info()
     }
@@ -376,17 +378,17 @@ impl StoreAdmin for Sinner {
 
 #[test]
 fn every_broken_store_is_caught() {
-    for sin in SINS {
+    for mutation in MUTATIONS {
         let run = || {
             wakeline_testkit::differential::run_at_least(20_000, async || {
                 let (inner, deleted) = (Arc::new(MemoryStore::new()), AtomicU64::new(0));
-                Mutant(Arc::new(Sinner { inner, sin, deleted }))
+                MutantFixture(Arc::new(MutantQueueStore { inner, mutation, deleted }))
             });
         };
         let caught =
-            catch_unwind(AssertUnwindSafe(run)).expect_err(&format!("{sin:?} must be caught"));
+            catch_unwind(AssertUnwindSafe(run)).expect_err(&format!("{mutation:?} must be caught"));
         let text = caught.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(text.contains("WAKELINE_SEED="), "{sin:?} is caught as: {text}");
-        assert!(text.contains("smallest sequence"), "{sin:?} is caught as: {text}");
+        assert!(text.contains("WAKELINE_SEED="), "{mutation:?} is caught as: {text}");
+        assert!(text.contains("smallest sequence"), "{mutation:?} is caught as: {text}");
     }
 }

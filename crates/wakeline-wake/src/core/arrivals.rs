@@ -1,55 +1,61 @@
-//! Waiters come, wait and go: parking, deadlines, cancellation, draining.
+//! The life of a waiter: parking, deadlines, cancellation, draining.
 
 use std::time::Duration;
 
-use crate::face::Face;
+use crate::api::Api;
 use crate::mode::WakeMode;
 use crate::poll::Patience;
 
-use super::ready::Job;
-use super::timers::Key;
-use super::{Action, Core, End, IntentionId, LineId, Moment, Reason};
+use super::claim_queue::ClaimJob;
+use super::timers::TimerPurpose;
+use super::{Action, HubTime, LineId, Reason, WaiterEnd, WaiterId, WakeCore};
 
-/// How much later than its deadline a waiter is answered if a claim for it is under way: what
-/// that claim finds would otherwise have to be released, and could not be if it acks at once.
+/// How much later than its deadline a waiter may be answered if a claim for it is in flight.
+/// Otherwise, what that claim finds would have to be released, and could not be if the claim acks
+/// at once.
 pub(super) const OVERRUN_MAX: Duration = Duration::from_secs(1);
 
-/// One waiter.
-pub(super) struct Intention<F: Face> {
+/// A poll that has not been answered yet.
+pub(super) struct Waiter<F: Api> {
     pub(super) line: LineId,
-    pub(super) ask: F::Ask,
-    /// `None`: it is answered by its first claim.
-    pub(super) deadline: Option<Moment>,
-    pub(super) stage: Stage,
-    /// Whether it is the face's own.
+    pub(super) request: F::Request,
+    /// `None` if the waiter is answered by its first claim.
+    pub(super) deadline: Option<HubTime>,
+    pub(super) stage: WaiterStage,
+    /// Whether it is one of the API's own background tasks.
     pub(super) own: bool,
 }
 
-/// Where a waiter stands.
+/// The stages of a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Parked.
+pub(super) enum WaiterStage {
+    /// The waiter is parked.
     Idle,
-    /// Has a place of its own in the queue of claims.
+    /// The waiter has an entry of its own in the queue of claims.
     Queued,
-    /// In a claim under way.
+    /// The waiter is part of a claim in flight.
     InCall,
 }
 
-/// What became of an arrival.
+/// The outcome of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parked {
-    /// It will be answered by a finish.
-    Yes(IntentionId, LineId),
-    /// It would have to wait, and the hub is draining.
+pub(crate) enum ParkOutcome {
+    /// The waiter was accepted. It will be answered by an [`Action::Finish`].
+    Parked(WaiterId, LineId),
+    /// The poll would have to wait, and the hub is draining.
     Drained,
-    /// It would have to wait, and as many do as may.
+    /// The poll would have to wait, and the maximum number of waiters is reached.
     TooMany,
 }
 
-impl<F: Face> Core<F> {
-    /// A poll arrives.
-    pub(crate) fn park(&mut self, line: F::Line, ask: F::Ask, patience: Patience) -> Parked {
+impl<F: Api> WakeCore<F> {
+    /// Accepts a poll: parks it, or queues a claim for it.
+    pub(crate) fn park(
+        &mut self,
+        line: F::Line,
+        request: F::Request,
+        patience: Patience,
+    ) -> ParkOutcome {
         let wait = match patience {
             Patience::Wait(span) if self.config.enabled && !span.is_zero() => {
                 Some(span.min(self.config.max_wait_time))
@@ -57,37 +63,37 @@ impl<F: Face> Core<F> {
             _ => None,
         };
         if wait.is_some() && self.draining {
-            return Parked::Drained;
+            return ParkOutcome::Drained;
         }
         let own = F::is_own(&line);
         let consumers = self.waiting - self.own;
-        if wait.is_some() && !own && consumers >= self.config.intentions_max {
-            return Parked::TooMany;
+        if wait.is_some() && !own && consumers >= self.config.waiters_max {
+            return ParkOutcome::TooMany;
         }
-        let id = IntentionId(self.next_id());
+        let id = WaiterId(self.next_id());
         let line = self.lines.enter(line);
         let deadline = wait.map(|span| self.now + span);
-        self.intentions.insert(id, Intention { line, ask, deadline, stage: Stage::Idle, own });
+        self.waiters.insert(id, Waiter { line, request, deadline, stage: WaiterStage::Idle, own });
         if let Some(at) = deadline {
             self.waiting += 1;
             self.own += usize::from(own);
-            self.timers.set(Key::Deadline(id), at);
+            self.timers.set(TimerPurpose::Deadline(id), at);
             self.arm_sweep();
             self.arm_degraded_poll();
         }
-        self.seat(id, line, deadline.is_none());
+        self.place_arrival(id, line, deadline.is_none());
         self.dispatch();
-        Parked::Yes(id, line)
+        ParkOutcome::Parked(id, line)
     }
 
-    /// Gives an arrival its place: in the queue of claims, or among the parked.
-    fn seat(&mut self, id: IntentionId, line_id: LineId, now_or_never: bool) {
-        let checked = self.intentions.get(&id).is_none_or(|one| !F::needs_check(&one.ask));
+    /// Puts a new waiter into the queue of claims, or among the parked.
+    fn place_arrival(&mut self, id: WaiterId, line_id: LineId, now_or_never: bool) {
+        let checked = self.waiters.get(&id).is_none_or(|one| !F::needs_check(&one.request));
         let trusted = !now_or_never && checked && self.is_known_empty(line_id);
         let Some(line) = self.lines.get_mut(line_id) else { return };
         line.idle.insert(id);
         if now_or_never {
-            line.nows.insert(id);
+            line.impatient.insert(id);
         }
         if trusted {
             return;
@@ -95,142 +101,147 @@ impl<F: Face> Core<F> {
         if !self.mode.claims_by_line() {
             self.queue_waiter(id);
         } else if now_or_never || !checked || line.calls.is_empty() || !self.mode.uses_hints() {
-            // A waiting one that arrives during a claim is judged by that claim's outcome: what
-            // is committed after its start is hinted, and makes the line claim again.
+            // A patient waiter that arrives during a claim is served according to that claim's
+            // outcome: what is committed after the claim's start is hinted, and makes the line
+            // claim again.
             self.mark_dirty(line_id, None);
         }
     }
 
-    /// Whether a waiting poll may park in the line without any claim.
+    /// Returns whether a patient poll may park in the line without any claim.
     fn is_known_empty(&self, line_id: LineId) -> bool {
         let Some(line) = self.lines.get(line_id) else { return false };
         let Some(empty_at) = line.empty_at else { return false };
         let young = self.now.saturating_sub(empty_at) < self.sweep_interval();
         let being_swept =
             line.sweeping.is_some_and(|(generation, _)| generation == line.generation);
-        self.mode.uses_hints() && self.trouble.is_healthy() && (young || being_swept)
+        self.mode.uses_hints() && self.health.is_healthy() && (young || being_swept)
     }
 
-    /// The caller has gone. A claim under way for it goes on; its grant will be released.
-    pub(crate) fn cancel(&mut self, id: IntentionId) {
-        if let Some(intention) = self.detach(id) {
-            self.pass_wake_on(&intention);
+    /// Removes a waiter whose caller has gone. A claim in flight for it goes on; its result will be
+    /// released.
+    pub(crate) fn cancel(&mut self, id: WaiterId) {
+        if let Some(waiter) = self.detach(id) {
+            self.pass_wake_to_next(&waiter);
             self.dispatch();
         }
     }
 
-    /// The caller has better things to do than to wait on: it is answered now if it is parked, by
-    /// its claim's end if one is under way. Nothing that was claimed for it is wasted.
-    pub(crate) fn hurry(&mut self, id: IntentionId) {
-        let Some(intention) = self.intentions.get_mut(&id) else { return };
-        if intention.deadline.is_some_and(|at| at > self.now) {
-            intention.deadline = Some(self.now);
-            self.deadline_came(id);
+    /// Ends the patience of a waiter: it is answered now if it is parked, or by the end of its
+    /// claim if one is in flight. Nothing that was claimed for it is wasted.
+    pub(crate) fn end_patience(&mut self, id: WaiterId) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        if waiter.deadline.is_some_and(|at| at > self.now) {
+            waiter.deadline = Some(self.now);
+            self.deadline_expired(id);
         }
     }
 
-    /// Nobody waits any longer: parked waiters are answered now, those in a claim by its end.
+    /// Stops all waiting: parked waiters are answered now, those in a claim by its end.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
         let mut waiting: Vec<_> =
-            self.intentions.iter().filter(|(_, i)| i.deadline.is_some()).collect();
+            self.waiters.iter().filter(|(_, i)| i.deadline.is_some()).collect();
         waiting.sort_by_key(|(id, _)| **id);
         let waiting: Vec<_> = waiting.into_iter().map(|(id, i)| (*id, i.stage)).collect();
         for (id, stage) in waiting {
             *Reason::Shutdown.count(&mut self.counters.wakes) += 1;
-            if stage == Stage::InCall {
-                self.timers.set(Key::Deadline(id), self.now + OVERRUN_MAX);
+            if stage == WaiterStage::InCall {
+                self.timers.set(TimerPurpose::Deadline(id), self.now + OVERRUN_MAX);
             } else {
-                self.finish(id, End::Drained);
+                self.finish(id, WaiterEnd::Drained);
             }
         }
         self.dispatch();
     }
 
-    pub(super) fn deadline_came(&mut self, id: IntentionId) {
-        // Whoever was woken in the same moment is claimed for before it gives up.
+    pub(super) fn deadline_expired(&mut self, id: WaiterId) {
+        // Waiters that were woken at the same moment are claimed for before they give up.
         self.dispatch();
-        let Some(intention) = self.intentions.get(&id) else { return };
-        let deadline = intention.deadline.unwrap_or(self.now);
-        if intention.stage == Stage::InCall && self.now < deadline + OVERRUN_MAX && !self.draining {
-            self.timers.set(Key::Deadline(id), deadline + OVERRUN_MAX);
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let deadline = waiter.deadline.unwrap_or(self.now);
+        if waiter.stage == WaiterStage::InCall
+            && self.now < deadline + OVERRUN_MAX
+            && !self.draining
+        {
+            self.timers.set(TimerPurpose::Deadline(id), deadline + OVERRUN_MAX);
             return;
         }
-        let end = self.end_in_vain(intention.line);
-        if let Some(intention) = self.finish(id, end) {
-            self.pass_wake_on(&intention);
+        let end = self.end_without_result(waiter.line);
+        if let Some(waiter) = self.finish(id, end) {
+            self.pass_wake_to_next(&waiter);
         }
     }
 
-    /// What a waiter hears that has to leave with nothing.
-    pub(super) fn end_in_vain(&self, line: LineId) -> End<F> {
+    /// Returns the end of a waiter that has to leave without a result.
+    pub(super) fn end_without_result(&self, line: LineId) -> WaiterEnd<F> {
         if self.draining {
-            return End::Drained;
+            return WaiterEnd::Drained;
         }
         match self.lines.get(line).and_then(|line| line.error.clone()) {
-            Some(error) => End::Failed(error),
-            None => End::Empty,
+            Some(error) => WaiterEnd::Failed(error),
+            None => WaiterEnd::Empty,
         }
     }
 
-    /// Takes the waiter out and answers it.
-    pub(super) fn finish(&mut self, id: IntentionId, end: End<F>) -> Option<Intention<F>> {
-        let intention = self.detach(id)?;
-        self.actions.push(Action::Finish { intention: id, line: intention.line, end });
-        Some(intention)
+    /// Removes the waiter and answers it.
+    pub(super) fn finish(&mut self, id: WaiterId, end: WaiterEnd<F>) -> Option<Waiter<F>> {
+        let waiter = self.detach(id)?;
+        self.actions.push(Action::Finish { waiter: id, line: waiter.line, end });
+        Some(waiter)
     }
 
-    /// A waiter that was woken and leaves before its claim began wakes another in its place.
-    fn pass_wake_on(&mut self, gone: &Intention<F>) {
-        if gone.stage == Stage::Queued && matches!(self.mode, WakeMode::Compete) {
+    /// Wakes another waiter in place of one that was woken and leaves before its claim began.
+    fn pass_wake_to_next(&mut self, gone: &Waiter<F>) {
+        if gone.stage == WaiterStage::Queued && matches!(self.mode, WakeMode::Compete) {
             self.wake_one(gone.line, None);
         }
     }
 
-    fn detach(&mut self, id: IntentionId) -> Option<Intention<F>> {
-        let intention = self.intentions.remove(&id)?;
-        if intention.deadline.is_some() {
+    fn detach(&mut self, id: WaiterId) -> Option<Waiter<F>> {
+        let waiter = self.waiters.remove(&id)?;
+        if waiter.deadline.is_some() {
             self.waiting -= 1;
-            self.own -= usize::from(intention.own);
-            self.timers.clear(Key::Deadline(id));
+            self.own -= usize::from(waiter.own);
+            self.timers.clear(TimerPurpose::Deadline(id));
         }
-        self.timers.clear(Key::Poll(id));
-        let Some(line) = self.lines.get_mut(intention.line) else { return Some(intention) };
-        match intention.stage {
-            Stage::Idle => {
+        self.timers.clear(TimerPurpose::Poll(id));
+        let Some(line) = self.lines.get_mut(waiter.line) else { return Some(waiter) };
+        match waiter.stage {
+            WaiterStage::Idle => {
                 line.idle.remove(&id);
             }
-            Stage::Queued => line.queued -= 1,
-            Stage::InCall => line.busy -= 1,
+            WaiterStage::Queued => line.queued -= 1,
+            WaiterStage::InCall => line.busy -= 1,
         }
-        line.nows.remove(&id);
+        line.impatient.remove(&id);
         if line.waiters() == 0 {
             line.hinted = None;
             line.overdue = false;
-            line.owed = false;
+            line.wake_owed = false;
             line.dirty = false;
             if !self.mode.uses_hints() {
-                // Nobody waits: what comes now is not picked up late.
+                // The line has no waiters: what becomes available now is not picked up late.
                 line.empty_at = None;
             }
-            self.timers.clear(Key::Delivery(intention.line));
-            self.lines.rest(intention.line, self.now);
+            self.timers.clear(TimerPurpose::Delivery(waiter.line));
+            self.lines.rest(waiter.line, self.now);
         }
-        Some(intention)
+        Some(waiter)
     }
 
-    /// Gives a parked waiter a place of its own in the queue of claims.
-    pub(super) fn queue_waiter(&mut self, id: IntentionId) {
-        let Some(intention) = self.intentions.get_mut(&id) else { return };
-        if intention.stage != Stage::Idle {
+    /// Gives a parked waiter an entry of its own in the queue of claims.
+    pub(super) fn queue_waiter(&mut self, id: WaiterId) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        if waiter.stage != WaiterStage::Idle {
             return;
         }
-        let Some(line) = self.lines.get_mut(intention.line) else { return };
-        intention.stage = Stage::Queued;
+        let Some(line) = self.lines.get_mut(waiter.line) else { return };
+        waiter.stage = WaiterStage::Queued;
         line.idle.remove(&id);
-        line.nows.remove(&id);
+        line.impatient.remove(&id);
         line.queued += 1;
-        self.timers.clear(Key::Poll(id));
-        self.ready.push(Job::Waiter(id), intention.deadline.is_none());
+        self.timers.clear(TimerPurpose::Poll(id));
+        self.claim_queue.push(ClaimJob::Waiter(id), waiter.deadline.is_none());
     }
 }

@@ -1,16 +1,16 @@
 //! Puts claims into free slots: whole lines fused into one call, or one waiter by itself.
 
-use crate::face::{Claim, Face};
+use crate::api::{Api, Claim};
 use crate::mode::WakeMode;
 
-use super::arrivals::Stage;
-use super::claims::{Call, CallLine};
-use super::ready::Job;
-use super::timers::Key;
-use super::{ASKS_PER_CALL_MAX, Action, CallId, Core, IntentionId, LineId, Reason};
+use super::arrivals::WaiterStage;
+use super::claim_queue::ClaimJob;
+use super::claims::{ClaimCall, ClaimCallLine};
+use super::timers::TimerPurpose;
+use super::{Action, CallId, LineId, REQUESTS_PER_CALL_MAX, Reason, WaiterId, WakeCore};
 
-impl<F: Face> Core<F> {
-    /// Asks for one claim that serves all parked waiters of the line; coalesced.
+impl<F: Api> WakeCore<F> {
+    /// Requests one claim that serves all parked waiters of the line. Several requests are merged.
     pub(super) fn mark_dirty(&mut self, line_id: LineId, reason: Option<Reason>) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
         if !line.dirty {
@@ -19,60 +19,60 @@ impl<F: Face> Core<F> {
                 *reason.count(&mut self.counters.wakes) += 1;
             }
         }
-        self.enlist(line_id);
+        self.enqueue_line(line_id);
     }
 
-    /// Gives a dirty line its place in the queue, unless a claim of it is under way: then it
-    /// gets the place when that one ends.
-    pub(super) fn enlist(&mut self, line_id: LineId) {
+    /// Adds a dirty line to the queue, unless one of its claims is in flight: then it is added when
+    /// that claim ends.
+    pub(super) fn enqueue_line(&mut self, line_id: LineId) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
-        let urgent = !line.nows.is_empty();
+        let urgent = !line.impatient.is_empty();
         let placed = line.place.is_some_and(|placed_urgent| placed_urgent || !urgent);
         if line.dirty && line.calls.is_empty() && !placed {
             line.place = Some(urgent);
-            self.ready.push(Job::Line(line_id), urgent);
+            self.claim_queue.push(ClaimJob::Line(line_id), urgent);
         }
     }
 
-    /// Starts as many claims as may be under way.
+    /// Starts as many claims as the limit allows.
     pub(super) fn dispatch(&mut self) {
-        if self.ready.len() > 64 + 2 * self.intentions.len() {
+        if self.claim_queue.len() > 64 + 2 * self.waiters.len() {
             self.drop_void_jobs();
         }
         while self.calls.len() < self.config.claims_in_flight_max {
             let call = CallId(self.next_id());
-            let lines = self.gather(call);
+            let lines = self.collect_call(call);
             if lines.is_empty() {
                 return;
             }
-            let claims = lines.iter().map(|seats| self.claim_of(seats)).collect();
-            self.calls.insert(call, Call { started: self.now, lines });
+            let claims = lines.iter().map(|call_line| self.claim_of(call_line)).collect();
+            self.calls.insert(call, ClaimCall { started: self.now, lines });
             self.actions.push(Action::Claim { call, claims });
         }
     }
 
-    /// Takes the next call's lines and waiters out of the queue.
-    fn gather(&mut self, call: CallId) -> Vec<CallLine> {
-        let held = self.now < self.trouble.hold;
-        let mut taken: Vec<CallLine> = Vec::new();
-        let mut asks = 0;
+    /// Takes the lines and waiters of the next call out of the queue.
+    fn collect_call(&mut self, call: CallId) -> Vec<ClaimCallLine> {
+        let held = self.now < self.health.held_until;
+        let mut taken: Vec<ClaimCallLine> = Vec::new();
+        let mut requests = 0;
         let mut lines_max = usize::MAX;
-        while asks < ASKS_PER_CALL_MAX {
-            match self.ready.pop(held) {
+        while requests < REQUESTS_PER_CALL_MAX {
+            match self.claim_queue.pop(held) {
                 None => break,
-                Some(job @ Job::Waiter(id)) => {
-                    let Some(waiter) = self.intentions.get(&id) else { continue };
-                    if waiter.stage != Stage::Queued {
+                Some(job @ ClaimJob::Waiter(id)) => {
+                    let Some(waiter) = self.waiters.get(&id) else { continue };
+                    if waiter.stage != WaiterStage::Queued {
                         continue;
                     }
                     if taken.is_empty() {
                         taken.extend(self.take_waiter(id, call));
                     } else {
-                        self.ready.push_front(job, waiter.deadline.is_none());
+                        self.claim_queue.push_front(job, waiter.deadline.is_none());
                     }
                     break;
                 }
-                Some(job @ Job::Line(id)) => {
+                Some(job @ ClaimJob::Line(id)) => {
                     let Some(line) = self.lines.get_mut(id) else { continue };
                     let urgent = line.place.take().unwrap_or(false);
                     if !line.dirty || !line.calls.is_empty() {
@@ -81,69 +81,77 @@ impl<F: Face> Core<F> {
                     lines_max = lines_max.min(line.lines_per_call_max);
                     if !taken.is_empty() && taken.len() >= lines_max {
                         line.place = Some(urgent);
-                        self.ready.push_front(job, urgent);
+                        self.claim_queue.push_front(job, urgent);
                         break;
                     }
-                    let seats = self.take_line(id, call, ASKS_PER_CALL_MAX - asks);
-                    asks += seats.as_ref().map_or(0, |seats| seats.waiters.len());
-                    taken.extend(seats);
+                    let call_line = self.take_line(id, call, REQUESTS_PER_CALL_MAX - requests);
+                    requests += call_line.as_ref().map_or(0, |call_line| call_line.waiters.len());
+                    taken.extend(call_line);
                 }
             }
         }
         taken
     }
 
-    fn take_waiter(&mut self, id: IntentionId, call: CallId) -> Option<CallLine> {
-        let line_id = self.intentions.get(&id)?.line;
+    fn take_waiter(&mut self, id: WaiterId, call: CallId) -> Option<ClaimCallLine> {
+        let line_id = self.waiters.get(&id)?.line;
         self.lines.get_mut(line_id)?.queued -= 1;
-        self.seat_in_call(line_id, vec![id], call)
+        self.add_to_call(line_id, vec![id], call)
     }
 
-    fn take_line(&mut self, line_id: LineId, call: CallId, asks_max: usize) -> Option<CallLine> {
-        self.timers.clear(Key::LinePoll(line_id));
+    fn take_line(
+        &mut self,
+        line_id: LineId,
+        call: CallId,
+        requests_max: usize,
+    ) -> Option<ClaimCallLine> {
+        self.timers.clear(TimerPurpose::LinePoll(line_id));
         let line = self.lines.get_mut(line_id)?;
         line.dirty = false;
-        let waiters: Vec<_> = line.idle.iter().take(asks_max).copied().collect();
+        let waiters: Vec<_> = line.idle.iter().take(requests_max).copied().collect();
         if waiters.is_empty() {
             return None;
         }
         for id in &waiters {
             line.idle.remove(id);
-            line.nows.remove(id);
+            line.impatient.remove(id);
         }
-        self.seat_in_call(line_id, waiters, call)
+        self.add_to_call(line_id, waiters, call)
     }
 
-    fn seat_in_call(
+    fn add_to_call(
         &mut self,
         line_id: LineId,
-        waiters: Vec<IntentionId>,
+        waiters: Vec<WaiterId>,
         call: CallId,
-    ) -> Option<CallLine> {
+    ) -> Option<ClaimCallLine> {
         let line = self.lines.get_mut(line_id)?;
         line.busy += waiters.len();
         line.activity += 1;
         line.calls.push((call, line.hinted.take()));
         for id in &waiters {
-            if let Some(intention) = self.intentions.get_mut(id) {
-                intention.stage = Stage::InCall;
+            if let Some(waiter) = self.waiters.get_mut(id) {
+                waiter.stage = WaiterStage::InCall;
             }
         }
-        Some(CallLine { line: line_id, generation: line.generation, waiters })
+        Some(ClaimCallLine { line: line_id, generation: line.generation, waiters })
     }
 
-    fn claim_of(&self, seats: &CallLine) -> Claim<F::Line, F::Ask> {
-        let line = self.lines.get(seats.line).expect("a line with waiters is not forgotten");
-        let asks = seats.waiters.iter().map(|id| self.intentions[id].ask.clone()).collect();
+    fn claim_of(&self, call_line: &ClaimCallLine) -> Claim<F::Line, F::Request> {
+        let line = self.lines.get(call_line.line).expect("a line with waiters is not forgotten");
+        let requests =
+            call_line.waiters.iter().map(|id| self.waiters[id].request.clone()).collect();
         let further = matches!(self.mode, WakeMode::Compete);
-        Claim { line: line.key.clone(), asks, further }
+        Claim { line: line.key.clone(), requests, further }
     }
 
     fn drop_void_jobs(&mut self) {
-        let (lines, intentions) = (&self.lines, &self.intentions);
-        self.ready.retain(|job| match job {
-            Job::Line(id) => lines.get(id).is_some_and(|line| line.place.is_some()),
-            Job::Waiter(id) => intentions.get(&id).is_some_and(|i| i.stage == Stage::Queued),
+        let (lines, waiters) = (&self.lines, &self.waiters);
+        self.claim_queue.retain(|job| match job {
+            ClaimJob::Line(id) => lines.get(id).is_some_and(|line| line.place.is_some()),
+            ClaimJob::Waiter(id) => {
+                waiters.get(&id).is_some_and(|i| i.stage == WaiterStage::Queued)
+            }
         });
     }
 }

@@ -1,63 +1,63 @@
-//! What is known of each line, and which lines a hint concerns.
+//! The state of each line, and the lines that a hint concerns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::face::Face;
+use crate::api::Api;
 
-use super::{CallId, IntentionId, LineId, Moment};
+use super::{CallId, HubTime, LineId, WaiterId};
 
-/// What is known of one line.
-pub(super) struct Line<F: Face> {
+/// The state of one line.
+pub(super) struct LineState<F: Api> {
     pub(super) key: F::Line,
-    /// Parked waiters that nobody claims for at the moment, in order of arrival.
-    pub(super) idle: BTreeSet<IntentionId>,
+    /// Parked waiters without a claim, in order of arrival.
+    pub(super) idle: BTreeSet<WaiterId>,
     /// Those of them that do not wait.
-    pub(super) nows: BTreeSet<IntentionId>,
-    /// Waiters with a place of their own in the queue of claims.
+    pub(super) impatient: BTreeSet<WaiterId>,
+    /// The number of waiters with an entry of their own in the queue of claims.
     pub(super) queued: usize,
-    /// Waiters in claims under way.
+    /// The number of waiters in claims in flight.
     pub(super) busy: usize,
-    /// Claims under way, and the first hint that each of them will answer.
-    pub(super) calls: Vec<(CallId, Option<Moment>)>,
-    /// Grows with everything that may have made work available.
+    /// The claims in flight, and the first hint that each of them will answer.
+    pub(super) calls: Vec<(CallId, Option<HubTime>)>,
+    /// Incremented by every event that may have made work available.
     pub(super) generation: u64,
-    /// Grows whenever a claim starts or ends.
+    /// Incremented whenever a claim starts or ends.
     pub(super) activity: u64,
-    /// Start of the last claim or sweep that found nothing, if nothing has come since.
-    pub(super) empty_at: Option<Moment>,
-    /// The first hint that no claim has taken up yet.
-    pub(super) hinted: Option<Moment>,
-    /// Whether a hint has gone unanswered for so long that everybody was woken.
+    /// The start of the last claim or sweep that found nothing, if nothing has come since.
+    pub(super) empty_at: Option<HubTime>,
+    /// The time of the first hint that no claim has taken up yet.
+    pub(super) hinted: Option<HubTime>,
+    /// Whether a hint has gone unanswered for so long that all waiters were woken.
     pub(super) overdue: bool,
-    /// Whether all its parked waiters are to be claimed for together.
+    /// Whether all parked waiters of the line are to be claimed for together.
     pub(super) dirty: bool,
-    /// Its place in the queue of claims: urgent or not.
+    /// The line's entry in the queue of claims, and whether it is urgent.
     pub(super) place: Option<bool>,
-    /// A wake that found every waiter busy: the first that comes back empty claims again.
-    pub(super) owed: bool,
-    /// Failed claims in a row, and when polling tries again.
+    /// A wake found every waiter busy: the first one that comes back empty claims again.
+    pub(super) wake_owed: bool,
+    /// The number of failed claims in a row, and when polling tries again.
     pub(super) failures: u32,
-    pub(super) retry_at: Moment,
-    /// Why its last claim failed, if it did.
+    pub(super) retry_at: HubTime,
+    /// The error of the last claim, if it failed.
     pub(super) error: Option<F::Error>,
-    /// Most lines in a claim with it: halved by failures, so that one line whose claims always
-    /// fail ends up alone and does not take its neighbours along.
+    /// The maximum number of lines in a claim that contains this one. Each failure halves it, so
+    /// that a line whose claims always fail ends up alone and does not affect other lines.
     pub(super) lines_per_call_max: usize,
-    /// Empty claims in a row whose next-due time was nearly now.
-    pub(super) vain: u32,
-    /// Time between two claims of a waiter in Poll mode.
+    /// The number of empty claims in a row whose next-due time was nearly now.
+    pub(super) almost_due_in_a_row: u32,
+    /// The time between two claims of a waiter in Poll mode.
     pub(super) pace: Option<Duration>,
-    /// Generation and activity when the sweep under way began.
+    /// The generation and the activity when the current sweep began.
     pub(super) sweeping: Option<(u64, u64)>,
 }
 
-impl<F: Face> Line<F> {
+impl<F: Api> LineState<F> {
     fn new(key: F::Line) -> Self {
         Self {
             key,
             idle: BTreeSet::new(),
-            nows: BTreeSet::new(),
+            impatient: BTreeSet::new(),
             queued: 0,
             busy: 0,
             calls: Vec::new(),
@@ -68,12 +68,12 @@ impl<F: Face> Line<F> {
             overdue: false,
             dirty: false,
             place: None,
-            owed: false,
+            wake_owed: false,
             failures: 0,
-            retry_at: Moment::ZERO,
+            retry_at: HubTime::ZERO,
             error: None,
             lines_per_call_max: usize::MAX,
-            vain: 0,
+            almost_due_in_a_row: 0,
             pace: None,
             sweeping: None,
         }
@@ -83,28 +83,28 @@ impl<F: Face> Line<F> {
         self.idle.len() + self.queued + self.busy
     }
 
-    /// The oldest hint without an answer.
-    pub(super) fn unanswered(&self) -> Option<Moment> {
+    /// Returns the time of the oldest hint without an answer.
+    pub(super) fn unanswered(&self) -> Option<HubTime> {
         self.calls.iter().filter_map(|(_, hinted)| *hinted).chain(self.hinted).min()
     }
 }
 
-/// All lines that have waiters, or had some not long ago.
-pub(super) struct Lines<F: Face> {
-    all: BTreeMap<LineId, Line<F>>,
+/// All lines that have waiters, or had some recently.
+pub(super) struct LineTable<F: Api> {
+    all: BTreeMap<LineId, LineState<F>>,
     by_key: HashMap<F::Line, LineId>,
     by_topic: HashMap<F::Topic, BTreeSet<LineId>>,
     /// Lines with waiters whose last claim failed.
     failed: BTreeSet<LineId>,
-    /// Lines without waiters, by when the last one left.
-    resting: BTreeSet<(Moment, LineId)>,
-    resting_since: HashMap<LineId, Moment>,
+    /// Lines without waiters, by the time when the last one left.
+    resting: BTreeSet<(HubTime, LineId)>,
+    resting_since: HashMap<LineId, HubTime>,
     remember_for: Duration,
     resting_max: usize,
     ids: u64,
 }
 
-impl<F: Face> Lines<F> {
+impl<F: Api> LineTable<F> {
     pub(super) fn new(remember_for: Duration, resting_max: usize) -> Self {
         Self {
             all: BTreeMap::new(),
@@ -119,7 +119,7 @@ impl<F: Face> Lines<F> {
         }
     }
 
-    /// The line of that key, for a waiter that is about to join it.
+    /// Returns the line of this key, for a waiter that is about to join it.
     pub(super) fn enter(&mut self, key: F::Line) -> LineId {
         if let Some(id) = self.by_key.get(&key).copied() {
             if let Some(since) = self.resting_since.remove(&id) {
@@ -131,20 +131,21 @@ impl<F: Face> Lines<F> {
         let id = LineId(self.ids);
         self.by_key.insert(key.clone(), id);
         self.by_topic.entry(F::topic(&key)).or_default().insert(id);
-        self.all.insert(id, Line::new(key));
+        self.all.insert(id, LineState::new(key));
         id
     }
 
-    /// Notes that the line has no waiters any more.
-    pub(super) fn rest(&mut self, id: LineId, now: Moment) {
+    /// Records that the line has no waiters any more.
+    pub(super) fn rest(&mut self, id: LineId, now: HubTime) {
         self.failed.remove(&id);
         if self.all.contains_key(&id) && self.resting_since.insert(id, now).is_none() {
             self.resting.insert((now, id));
         }
     }
 
-    /// Forgets lines that have rested for long, and the longest resting if there are too many.
-    pub(super) fn forget(&mut self, now: Moment) -> Vec<LineId> {
+    /// Forgets lines that have rested for long, and those that have rested longest if there are too
+    /// many.
+    pub(super) fn forget(&mut self, now: HubTime) -> Vec<LineId> {
         let mut forgotten = Vec::new();
         while let Some((since, id)) = self.resting.first().copied() {
             if since + self.remember_for > now && self.resting.len() <= self.resting_max {
@@ -170,19 +171,19 @@ impl<F: Face> Lines<F> {
         }
     }
 
-    pub(super) fn next_forgetting(&self) -> Option<Moment> {
+    pub(super) fn next_forgetting(&self) -> Option<HubTime> {
         self.resting.first().map(|(since, _)| *since + self.remember_for)
     }
 
-    pub(super) fn get(&self, id: LineId) -> Option<&Line<F>> {
+    pub(super) fn get(&self, id: LineId) -> Option<&LineState<F>> {
         self.all.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: LineId) -> Option<&mut Line<F>> {
+    pub(super) fn get_mut(&mut self, id: LineId) -> Option<&mut LineState<F>> {
         self.all.get_mut(&id)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (LineId, &mut Line<F>)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (LineId, &mut LineState<F>)> {
         self.all.iter_mut().map(|(id, line)| (*id, line))
     }
 
@@ -190,7 +191,7 @@ impl<F: Face> Lines<F> {
         self.all.keys().copied().collect()
     }
 
-    /// The lines whose waiters may be able to take what the hint speaks of.
+    /// Returns the lines whose waiters may be able to take what the hint refers to.
     pub(super) fn concerned(&self, hint: &F::Hint) -> BTreeSet<LineId> {
         if F::spans_topics(hint) {
             let all = self.all.iter();
@@ -201,7 +202,7 @@ impl<F: Face> Lines<F> {
         lines.filter(|id| F::concerns(hint, &self.all[id].key)).collect()
     }
 
-    /// Notes whether the line's last claim failed, until it succeeds or nobody waits any more.
+    /// Records that the line's last claim failed, until one succeeds or the last waiter leaves.
     pub(super) fn set_failed(&mut self, id: LineId, failed: bool) {
         if failed && self.all.get(&id).is_some_and(|line| line.waiters() > 0) {
             self.failed.insert(id);
@@ -210,13 +211,13 @@ impl<F: Face> Lines<F> {
         }
     }
 
-    /// Whether somebody waits in a line whose last claim failed.
+    /// Returns whether there are waiters in a line whose last claim failed.
     pub(super) fn any_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Lines with waiters, and those whose last waiter left after `since`.
-    pub(super) fn in_use(&self, since: Moment) -> Vec<LineId> {
+    /// Returns the lines with waiters, and those whose last waiter left after `since`.
+    pub(super) fn in_use(&self, since: HubTime) -> Vec<LineId> {
         let ids = self.all.keys().copied();
         ids.filter(|id| self.resting_since.get(id).is_none_or(|at| *at > since)).collect()
     }

@@ -1,25 +1,26 @@
-//! The sans-IO core: decides who is claimed for, when, and who is answered.
+//! The sans-IO core: decides for which waiters a claim is made, when, and how waiters are answered.
 //!
 //! # Where it sits
-//! The hub holds it behind a lock, tells it what happened and carries out the [`Action`]s that it
-//! queues. It knows neither threads nor clocks: every input is preceded by [`Core::advance`], and
-//! [`Core::next_wakeup`] says when it wants to be advanced again.
+//! The hub holds the core behind a lock, reports events to it and carries out the [`Action`]s that
+//! it queues. The core knows neither threads nor clocks: every input is preceded by
+//! [`WakeCore::advance`], and [`WakeCore::next_wakeup`] returns when it must be advanced again.
 //!
 //! # Invariants
-//! * A waiter whose line has an unanswered hint is in a claim, in the queue for one, or its line
+//! * A waiter whose line has an unanswered hint is in a claim, or in the queue for one, or its line
 //!   has a timer that puts it there.
-//! * An intention ends by exactly one [`Action::Finish`], or by a cancellation; a grant that
-//!   comes for one that has ended becomes an [`Action::Release`].
-//! * At most `claims_in_flight_max` claims are under way; in Fused mode a line is in at most one.
+//! * A waiter ends by exactly one [`Action::Finish`], or by a cancellation. A result that arrives
+//!   for a waiter that has ended becomes an [`Action::Release`].
+//! * At most `claims_in_flight_max` claims are in flight; in Fused mode a line is in at most one of
+//!   them.
 //! * The same inputs give the same actions.
 
 mod arrivals;
+mod claim_queue;
 mod claims;
 mod degraded;
 mod dispatch;
 mod lines;
 mod pace;
-mod ready;
 mod reserve;
 mod sweep;
 mod timers;
@@ -31,81 +32,81 @@ mod tests;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::api::{Api, Claim};
 use crate::config::LongPollConfig;
-use crate::face::{Claim, Face};
 use crate::mode::WakeMode;
 use crate::poll::{HintSource, Link};
-use crate::snapshot::{Counters, Snapshot, WakeCounters};
+use crate::snapshot::{HubCounters, Snapshot, WakeCounters};
 
-use arrivals::Intention;
-pub(crate) use arrivals::Parked;
-use claims::Call;
-use degraded::Trouble;
-use lines::Lines;
-use ready::Ready;
-pub(crate) use reserve::Reserved;
+pub(crate) use arrivals::ParkOutcome;
+use arrivals::Waiter;
+use claim_queue::ClaimQueue;
+use claims::ClaimCall;
+use degraded::Health;
+use lines::LineTable;
+pub(crate) use reserve::ReservedWaiter;
 use sweep::Sweeper;
-use timers::Timers;
+use timers::TimerWheel;
 
-/// Time since the hub's start.
-pub(crate) type Moment = Duration;
+/// A time, measured from the hub's start.
+pub(crate) type HubTime = Duration;
 
-/// Most asks in one store call.
-pub(crate) const ASKS_PER_CALL_MAX: usize = 1_000;
+/// The maximum number of requests in one store call.
+pub(crate) const REQUESTS_PER_CALL_MAX: usize = 1_000;
 
-/// Names one waiter. Later arrivals have greater ids.
+/// Identifies one waiter. Later arrivals have greater ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct IntentionId(u64);
+pub(crate) struct WaiterId(u64);
 
-/// Names one line for as long as it is remembered. Never used again.
+/// Identifies one line for as long as it is remembered. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LineId(u64);
 
-/// Names one claim under way.
+/// Identifies one claim in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallId(u64);
 
-/// What the hub has to do.
+/// Something that the hub has to do.
 #[derive(Debug)]
-pub(crate) enum Action<F: Face> {
-    /// Claim, and tell [`Core::claimed`] or [`Core::claim_failed`].
-    Claim { call: CallId, claims: Vec<Claim<F::Line, F::Ask>> },
-    /// Sweep, and tell [`Core::swept`] or [`Core::sweep_failed`].
+pub(crate) enum Action<F: Api> {
+    /// Claim, and report the outcome to [`WakeCore::claimed`] or [`WakeCore::claim_failed`].
+    Claim { call: CallId, claims: Vec<Claim<F::Line, F::Request>> },
+    /// Sweep, and report the outcome to [`WakeCore::swept`] or [`WakeCore::sweep_failed`].
     Sweep { lines: Vec<F::Line> },
-    /// Answer a waiter.
-    Finish { intention: IntentionId, line: LineId, end: End<F> },
-    /// Give back what nobody waits for any more, and tell [`Core::released`].
-    Release { line: LineId, grant: F::Grant },
-    /// Record a figure.
+    /// Send a waiter its answer.
+    Finish { waiter: WaiterId, line: LineId, end: WaiterEnd<F> },
+    /// Give back what no waiter needs any more, and report it to [`WakeCore::released`].
+    Release { line: LineId, result: F::ClaimResult },
+    /// Record a sample in a histogram.
     Observe(Sample),
-    /// Tell the log that degraded polling began.
+    /// Log that degraded polling began.
     Degraded { reason: String },
-    /// Tell the log that degraded polling ended.
+    /// Log that degraded polling ended.
     Recovered { after: Duration },
 }
 
-/// How an intention ended.
+/// How a waiter ended.
 #[derive(Debug)]
-pub(crate) enum End<F: Face> {
-    Granted(F::Grant),
+pub(crate) enum WaiterEnd<F: Api> {
+    Claimed(F::ClaimResult),
     Empty,
     Drained,
     Failed(F::Error),
 }
 
-/// A figure for a histogram.
+/// A sample for a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// Time from a hint to the grant that it led to; in Poll mode, if there was no hint, from the
-    /// last empty claim of the line.
+    /// The time from a hint to the result that it led to; in Poll mode, if there was no hint, from
+    /// the last empty claim of the line.
     Pickup(Duration),
-    /// Waiters that one claim served.
+    /// The number of waiters that one claim served.
     Served(usize),
-    /// Items that one claim found, for all its waiters; none if it was empty.
+    /// The number of items that one claim found for all its waiters; 0 if it was empty.
     Items(usize),
 }
 
-/// Why somebody is woken.
+/// Why a line or a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     Notify,
@@ -120,7 +121,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Whether a hint is behind it, so that its answer is owed within the delivery timeout.
+    /// Returns whether the reason is a hint, which must be answered within the delivery timeout.
     fn is_hint(self) -> bool {
         matches!(self, Self::Notify | Self::InProcess)
     }
@@ -149,69 +150,69 @@ impl From<HintSource> for Reason {
     }
 }
 
-/// The state machine.
-pub(crate) struct Core<F: Face> {
+/// The state machine of a hub.
+pub(crate) struct WakeCore<F: Api> {
     mode: WakeMode,
     config: LongPollConfig,
-    now: Moment,
-    lines: Lines<F>,
-    intentions: HashMap<IntentionId, Intention<F>>,
-    /// How many of the intentions are willing to wait.
+    now: HubTime,
+    lines: LineTable<F>,
+    waiters: HashMap<WaiterId, Waiter<F>>,
+    /// The number of waiters that are willing to wait.
     waiting: usize,
-    /// How many of these are the face's own.
+    /// The number of these that are the API's own background tasks.
     own: usize,
     ids: u64,
-    ready: Ready,
-    calls: HashMap<CallId, Call>,
-    timers: Timers,
-    trouble: Trouble,
-    /// Time between two claims of degraded polling: that of the configuration until it is set.
+    claim_queue: ClaimQueue,
+    calls: HashMap<CallId, ClaimCall>,
+    timers: TimerWheel,
+    health: Health,
+    /// The time between two claims of degraded polling: the configured one until it is set.
     degraded_poll_interval: Duration,
     sweeper: Sweeper,
     draining: bool,
-    counters: Counters,
+    counters: HubCounters,
     actions: Vec<Action<F>>,
 }
 
-impl<F: Face> Core<F> {
+impl<F: Api> WakeCore<F> {
     pub(crate) fn new(mode: WakeMode, config: LongPollConfig) -> Self {
         Self {
             mode,
-            now: Moment::ZERO,
-            lines: Lines::new(
+            now: HubTime::ZERO,
+            lines: LineTable::new(
                 config.fallback_poll_interval.max(sweep::RECENTLY),
-                config.intentions_max,
+                config.waiters_max,
             ),
-            intentions: HashMap::new(),
+            waiters: HashMap::new(),
             waiting: 0,
             own: 0,
             ids: 0,
-            ready: Ready::new(config.use_priority_dispatch),
+            claim_queue: ClaimQueue::new(config.use_priority_dispatch),
             calls: HashMap::new(),
-            timers: Timers::default(),
-            trouble: Trouble::new(),
+            timers: TimerWheel::default(),
+            health: Health::new(),
             degraded_poll_interval: config.degraded_poll_interval,
             sweeper: Sweeper::new(config.fallback_poll_interval),
             draining: false,
-            counters: Counters::default(),
+            counters: HubCounters::default(),
             actions: Vec::new(),
             config,
         }
     }
 
-    /// Lets time pass: fires what is due by now.
-    pub(crate) fn advance(&mut self, now: Moment) {
+    /// Advances the time, and fires the timers that have expired.
+    pub(crate) fn advance(&mut self, now: HubTime) {
         self.now = self.now.max(now);
         while let Some(key) = self.timers.pop_due(self.now) {
             match key {
-                timers::Key::Deadline(id) => self.deadline_came(id),
-                timers::Key::Poll(id) => self.queue_waiter(id),
-                timers::Key::LinePoll(line) => self.mark_dirty(line, None),
-                timers::Key::Due(line) => self.due_came(line),
-                timers::Key::Delivery(line) => self.delivery_came(line),
-                timers::Key::Missed(_) => self.hint_missed(),
-                timers::Key::Sweep => self.sweep_came(),
-                timers::Key::DegradedPoll => self.degraded_poll_came(),
+                timers::TimerPurpose::Deadline(id) => self.deadline_expired(id),
+                timers::TimerPurpose::Poll(id) => self.queue_waiter(id),
+                timers::TimerPurpose::LinePoll(line) => self.mark_dirty(line, None),
+                timers::TimerPurpose::Due(line) => self.due_timer_expired(line),
+                timers::TimerPurpose::Delivery(line) => self.delivery_timed_out(line),
+                timers::TimerPurpose::Missed(_) => self.note_missed_hint(),
+                timers::TimerPurpose::Sweep => self.begin_sweep(),
+                timers::TimerPurpose::DegradedPoll => self.poll_degraded(),
             }
         }
         for line in self.lines.forget(self.now) {
@@ -220,23 +221,27 @@ impl<F: Face> Core<F> {
         self.dispatch();
     }
 
-    /// When to advance next, if nothing else happens.
-    pub(crate) fn next_wakeup(&self) -> Option<Moment> {
-        let held = self.ready.has_calm().then_some(self.trouble.hold).filter(|at| *at > self.now);
+    /// Returns when to advance next if nothing else happens.
+    pub(crate) fn next_wakeup(&self) -> Option<HubTime> {
+        let held = self
+            .claim_queue
+            .has_calm()
+            .then_some(self.health.held_until)
+            .filter(|at| *at > self.now);
         [self.timers.first(), self.lines.next_forgetting(), held].into_iter().flatten().min()
     }
 
-    /// What the hub has to do, in order.
+    /// Takes the queued actions, in order.
     pub(crate) fn take_actions(&mut self) -> Vec<Action<F>> {
         std::mem::take(&mut self.actions)
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &HubCounters {
         &self.counters
     }
 
     pub(crate) fn waiters(&self) -> usize {
-        self.intentions.len()
+        self.waiters.len()
     }
 
     pub(crate) fn claims_in_flight(&self) -> usize {
@@ -244,15 +249,15 @@ impl<F: Face> Core<F> {
     }
 
     pub(crate) fn claims_queued(&self) -> usize {
-        self.ready.len()
+        self.claim_queue.len()
     }
 
     pub(crate) fn is_degraded(&self) -> bool {
-        self.trouble.episode.is_some()
+        self.health.episode.is_some()
     }
 
     pub(crate) fn is_linked(&self) -> bool {
-        self.trouble.link == Link::Up
+        self.health.link == Link::Up
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -262,9 +267,9 @@ impl<F: Face> Core<F> {
             lines: self.lines.occupied() - self.own.min(1),
             lines_remembered: self.lines.at_rest(),
             claims_in_flight: self.calls.len(),
-            claims_queued: self.ready.len(),
-            link: self.trouble.link.clone(),
-            degraded: self.trouble.degradation(self.now),
+            claims_queued: self.claim_queue.len(),
+            link: self.health.link.clone(),
+            degraded: self.health.degradation(self.now),
             draining: self.draining,
             counters: self.counters,
         }

@@ -1,17 +1,17 @@
-//! What makes lines look again: hints, timers, a reconnect, a hint without an answer.
+//! The events that make lines claim again: hints, timers, a reconnect, an unanswered hint.
 
 use std::time::Duration;
 
+use crate::api::Api;
 use crate::config::AggressiveOn;
-use crate::face::Face;
 use crate::mode::WakeMode;
 use crate::poll::HintSource;
 
-use super::timers::Key;
-use super::{Core, LineId, Reason};
+use super::timers::TimerPurpose;
+use super::{LineId, Reason, WakeCore};
 
-impl<F: Face> Core<F> {
-    /// Something may have become available, or will be.
+impl<F: Api> WakeCore<F> {
+    /// Processes hints: something may have become available, or will be.
     pub(crate) fn hint(&mut self, hints: &[F::Hint], source: HintSource) {
         let count = match source {
             HintSource::InProcess => &mut self.counters.hints.in_process,
@@ -19,15 +19,15 @@ impl<F: Face> Core<F> {
         };
         *count += hints.len() as u64;
         if !self.mode.uses_hints() {
-            self.note_hints(hints);
+            self.record_hint_times(hints);
             return;
         }
         for hint in hints {
             let due_in = F::due_in(hint);
             for line in self.lines.concerned(hint) {
-                self.timers.clear(Key::Missed(line));
+                self.timers.clear(TimerPurpose::Missed(line));
                 if due_in.is_zero() {
-                    self.rouse(line, source.into());
+                    self.wake_line(line, source.into());
                 } else {
                     self.set_due(line, due_in);
                 }
@@ -36,9 +36,9 @@ impl<F: Face> Core<F> {
         self.dispatch();
     }
 
-    /// Poll mode: hints wake nobody, but they are the begin of what pick-up latency measures. Where
-    /// there was none it is measured from the last look that found nothing.
-    fn note_hints(&mut self, hints: &[F::Hint]) {
+    /// In Poll mode, hints wake no waiter, but the pick-up latency is measured from them. Without a
+    /// hint it is measured from the last claim that found nothing.
+    fn record_hint_times(&mut self, hints: &[F::Hint]) {
         for hint in hints.iter().filter(|hint| F::due_in(hint).is_zero()) {
             for line in self.lines.concerned(hint) {
                 let Some(line) = self.lines.get_mut(line) else { continue };
@@ -49,20 +49,21 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// Anything may have become available.
+    /// Wakes all lines, because anything may have become available.
     pub(crate) fn everything(&mut self) {
         if !self.mode.uses_hints() {
             return;
         }
         self.store_answered();
         for line in self.lines.ids() {
-            self.rouse(line, Reason::Reconnect);
+            self.wake_line(line, Reason::Reconnect);
         }
         self.dispatch();
     }
 
-    /// Wakes whom the mode says. What the line knew of its emptiness is void.
-    pub(super) fn rouse(&mut self, line_id: LineId, reason: Reason) {
+    /// Wakes waiters of a line as the mode requires. What was known about the line being empty no
+    /// longer holds.
+    pub(super) fn wake_line(&mut self, line_id: LineId, reason: Reason) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
         line.generation += 1;
         line.empty_at = None;
@@ -70,7 +71,7 @@ impl<F: Face> Core<F> {
             return;
         }
         if reason.is_hint() {
-            line.vain = 0;
+            line.almost_due_in_a_row = 0;
             line.hinted = line.hinted.or(Some(self.now));
             self.arm_delivery(line_id);
         }
@@ -83,17 +84,18 @@ impl<F: Face> Core<F> {
         self.ordinary_wake(reason);
     }
 
-    /// `aggressive_on = any_wake`: an ordinary wake starts degraded polling. While it is under way
-    /// nobody waits for wakes, so they neither prolong it nor count.
+    /// With `aggressive_on = any_wake`, an ordinary wake starts degraded polling. During degraded
+    /// polling, waiters do not depend on wakes, so these neither prolong it nor count.
     pub(super) fn ordinary_wake(&mut self, reason: Reason) {
         let any_wake = self.config.aggressive_on == AggressiveOn::AnyWake;
-        if any_wake && reason != Reason::Reconnect && self.trouble.episode.is_none() {
+        if any_wake && reason != Reason::Reconnect && self.health.episode.is_none() {
             self.enter_degraded(reason, "aggressive_on = any_wake".into());
         }
     }
 
-    /// Compete: the first parked waiter claims. If one has its claim still before it, that one
-    /// answers this wake too; if all are in claims, the first that comes back empty does.
+    /// In Compete mode, lets the first parked waiter claim. If one is queued already, its claim
+    /// answers this wake too; if all are in claims, the first one that comes back empty claims
+    /// again.
     pub(super) fn wake_one(&mut self, line_id: LineId, reason: Option<Reason>) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
         if let Some(id) = line.idle.first().copied() {
@@ -102,11 +104,11 @@ impl<F: Face> Core<F> {
             }
             self.queue_waiter(id);
         } else if line.queued == 0 && line.busy > 0 {
-            line.owed = true;
+            line.wake_owed = true;
         }
     }
 
-    /// Every parked waiter claims for itself.
+    /// Lets every parked waiter claim for itself.
     fn wake_all(&mut self, line_id: LineId, reason: Reason) {
         let Some(line) = self.lines.get(line_id) else { return };
         let ids: Vec<_> = line.idle.iter().copied().collect();
@@ -116,17 +118,17 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// Something of the line becomes available after that time: never looked at early, so it is
-    /// rounded up to the clock's next millisecond.
+    /// Notes that something of the line becomes available after that time. The timer must never be
+    /// early, so the time is rounded up to the clock's next millisecond.
     pub(super) fn set_due(&mut self, line_id: LineId, span: Duration) {
         let micros = u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let span = Duration::from_millis(micros.div_ceil(1_000).max(1));
         let at = self.now.saturating_add(span).saturating_add(self.config.timer_grace_period);
-        self.timers.set_min(Key::Due(line_id), at);
+        self.timers.set_min(TimerPurpose::Due(line_id), at);
     }
 
-    pub(super) fn due_came(&mut self, line_id: LineId) {
-        self.rouse(line_id, Reason::Timer);
+    pub(super) fn due_timer_expired(&mut self, line_id: LineId) {
+        self.wake_line(line_id, Reason::Timer);
     }
 
     /// Sets the time by which the line's oldest hint should be answered.
@@ -135,14 +137,15 @@ impl<F: Face> Core<F> {
         match line.unanswered().filter(|_| self.mode.uses_hints()) {
             Some(_) if line.overdue => {}
             Some(at) => {
-                self.timers.set(Key::Delivery(line_id), at + self.config.notify_delivery_timeout);
+                self.timers
+                    .set(TimerPurpose::Delivery(line_id), at + self.config.notify_delivery_timeout);
             }
-            None => self.timers.clear(Key::Delivery(line_id)),
+            None => self.timers.clear(TimerPurpose::Delivery(line_id)),
         }
     }
 
-    /// A hint is still unanswered: everybody who waits for it wakes, and polling takes over.
-    pub(super) fn delivery_came(&mut self, line_id: LineId) {
+    /// A hint is still unanswered: wakes all waiters of the line, and starts degraded polling.
+    pub(super) fn delivery_timed_out(&mut self, line_id: LineId) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
         if line.waiters() == 0 || line.unanswered().is_none() {
             return;
@@ -152,7 +155,7 @@ impl<F: Face> Core<F> {
             WakeMode::Fused => self.mark_dirty(line_id, Some(Reason::DeliveryTimeout)),
             _ => self.wake_all(line_id, Reason::DeliveryTimeout),
         }
-        let words = "a hint had no answered claim within notify_delivery_timeout".into();
-        self.enter_degraded(Reason::DeliveryTimeout, words);
+        let description = "a hint had no answered claim within notify_delivery_timeout".into();
+        self.enter_degraded(Reason::DeliveryTimeout, description);
     }
 }

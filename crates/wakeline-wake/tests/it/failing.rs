@@ -1,10 +1,10 @@
 use tokio::time::{Instant, sleep};
-use wakeline_wake::{Link, Patience, TakeError, Taken, WakeMode};
+use wakeline_wake::{Link, Patience, TakeError, TakeOutcome, WakeMode};
 
 use crate::store::*;
 
 #[tokio::test(start_paused = true)]
-async fn impatient_poll_hears_the_error_and_a_waiting_one_gets_its_work_later() {
+async fn impatient_poll_gets_the_error_and_a_waiting_one_gets_its_work_later() {
     for mode in all_modes() {
         let store = Store::new();
         let hub = hub(&store, mode);
@@ -17,12 +17,12 @@ async fn impatient_poll_hears_the_error_and_a_waiting_one_gets_its_work_later() 
         sleep(S).await;
         assert_eq!(hub.snapshot().waiters, 1, "{mode}: it stays parked");
         *store.mood.lock() = Mood::Works;
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))), "{mode}");
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_store_is_not_hammered_and_the_deadline_brings_the_error() {
+async fn failing_store_is_called_at_growing_intervals_and_the_deadline_brings_the_error() {
     for mode in all_modes() {
         let store = Store::new();
         let hub = hub(&store, mode);
@@ -48,7 +48,7 @@ async fn a_push_after_an_outage_is_served_at_once() {
         *store.mood.lock() = Mood::Works;
         let healed = Instant::now();
         push(&store, &hub, 1);
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))), "{mode}");
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
         assert!(healed.elapsed() <= 5 * MS, "{mode}: {:?}", healed.elapsed());
     }
 }
@@ -63,7 +63,7 @@ async fn panicking_claim_does_not_take_the_hub_with_it() {
     push(&store, &hub, 1);
     settle().await;
     *store.mood.lock() = Mood::Works;
-    assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+    assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     assert_eq!(hub.snapshot().claims_in_flight, 0);
 }
 
@@ -73,7 +73,7 @@ async fn hanging_claim_does_not_hold_a_poll_much_beyond_its_deadline() {
     let hub = hub(&store, WakeMode::Fused);
     let _gate = store.gate.acquire_many(PERMITS as u32).await.expect("open");
     let start = Instant::now();
-    assert_eq!(hub.take(1, 1, Patience::Wait(5 * S)).await, Ok(Taken::Empty));
+    assert_eq!(hub.take(1, 1, Patience::Wait(5 * S)).await, Ok(TakeOutcome::Empty));
     assert!(start.elapsed() <= 6 * S + 5 * MS);
     assert!(start.elapsed() >= 5 * S);
     assert_eq!(hub.snapshot().waiters, 0);

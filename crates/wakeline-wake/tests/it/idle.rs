@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use wakeline_wake::{Hub, LongPollConfig, Patience, PollMode, Taken, WakeMode};
+use wakeline_wake::{Hub, LongPollConfig, Patience, PollMode, TakeOutcome, WakeMode};
 
 use crate::store::*;
 
@@ -10,7 +10,7 @@ fn poll_for_ever(hub: &Hub<Store>, queue: u32) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             let _ = hub.take(queue, 1, LONG).await;
-            // The way to the client and back.
+            // The time that an answer and the next poll need on the network.
             sleep(2 * MS).await;
         }
     })
@@ -56,7 +56,7 @@ async fn long_polling_switched_off_answers_at_once() {
     let long_poll = LongPollConfig { enabled: false, ..LongPollConfig::default() };
     let hub = hub_with(&store, WakeMode::Fused, long_poll);
     let start = tokio::time::Instant::now();
-    assert_eq!(hub.take(1, 1, LONG).await, Ok(Taken::Empty));
+    assert_eq!(hub.take(1, 1, LONG).await, Ok(TakeOutcome::Empty));
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
@@ -66,7 +66,7 @@ async fn poll_mode_claims_at_its_pace_and_never_sweeps() {
         let store = Store::new();
         let mode = WakeMode::Poll(PollMode { adaptive, ..PollMode::default() });
         let hub = hub(&store, mode);
-        assert_eq!(hub.take(1, 1, Patience::Wait(10 * S)).await, Ok(Taken::Empty));
+        assert_eq!(hub.take(1, 1, Patience::Wait(10 * S)).await, Ok(TakeOutcome::Empty));
         let claims = store.claims_len();
         assert!(expected.contains(&claims), "{claims} instead of {expected:?}");
         assert_eq!(*store.sweeps.lock(), 0);

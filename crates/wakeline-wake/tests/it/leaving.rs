@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use wakeline_wake::{LongPollConfig, Patience, TakeError, Taken, WakeMode};
+use wakeline_wake::{LongPollConfig, Patience, TakeError, TakeOutcome, WakeMode};
 
 use crate::store::*;
 
@@ -21,13 +21,13 @@ async fn dropped_poll_is_gone_and_its_claim_is_released_to_the_next() {
         assert_eq!(hub.snapshot().waiters, 0, "{mode}");
         let next = poll(&hub, 1, LONG);
         drop(gate);
-        assert!(matches!(next.await, Ok(Taken::Granted(_))), "{mode}");
+        assert!(matches!(next.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
         assert_eq!(*store.released.lock(), 1, "{mode}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn poll_dropped_between_answer_and_hearing_it_gives_its_grant_back() {
+async fn poll_dropped_before_it_receives_its_answer_gives_its_result_back() {
     let store = Store::new();
     let hub = hub(&store, WakeMode::Fused);
     let mut taking = Box::pin(hub.take(1, 1, LONG));
@@ -60,11 +60,11 @@ async fn ten_thousand_polls_dropped_at_once_leave_nothing() {
     assert_eq!((after.waiters, after.lines), (0, 0));
     push(&store, &hub, 1);
     let taken = hub.take(1, 1, LONG).await;
-    assert!(matches!(taken, Ok(Taken::Granted(_))));
+    assert!(matches!(taken, Ok(TakeOutcome::Claimed(_))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_answers_everybody_at_once() {
+async fn drain_answers_all_waiters_at_once() {
     let store = Store::new();
     let hub = hub(&store, WakeMode::Fused);
     let polls: Vec<_> = (0..100).map(|_| poll(&hub, 1, LONG)).collect();
@@ -72,17 +72,17 @@ async fn drain_answers_everybody_at_once() {
     let start = Instant::now();
     hub.drain();
     for poll in polls {
-        assert_eq!(poll.await.expect("ends"), Taken::Drained);
+        assert_eq!(poll.await.expect("ends"), TakeOutcome::Drained);
     }
-    assert_eq!(hub.take(1, 1, LONG).await, Ok(Taken::Drained));
+    assert_eq!(hub.take(1, 1, LONG).await, Ok(TakeOutcome::Drained));
     assert_eq!(start.elapsed(), Duration::ZERO);
     store.commit(1, Duration::ZERO);
     let taken = hub.take(1, 1, Patience::Now).await;
-    assert!(matches!(taken, Ok(Taken::Granted(_))));
+    assert!(matches!(taken, Ok(TakeOutcome::Claimed(_))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_hub_is_settled_when_what_nobody_heard_of_is_released() {
+async fn a_drained_hub_is_settled_when_unclaimed_results_are_released() {
     let store = Store::new();
     let hub = hub(&store, WakeMode::Fused);
     let poll = poll(&hub, 1, LONG);
@@ -92,7 +92,7 @@ async fn a_drained_hub_is_settled_when_what_nobody_heard_of_is_released() {
     settle().await;
     hub.drain();
     // The claim takes longer than a drained waiter is kept for its end.
-    assert_eq!(poll.await.expect("ends"), Taken::Drained);
+    assert_eq!(poll.await.expect("ends"), TakeOutcome::Drained);
     let settled = hub.settled();
     tokio::pin!(settled);
     assert!(timeout(S, &mut settled).await.is_err(), "a claim is under way");
@@ -107,7 +107,7 @@ async fn max_wait_time_caps_a_wait() {
     let long_poll = LongPollConfig { max_wait_time: 2 * S, ..LongPollConfig::default() };
     let hub = hub_with(&store, WakeMode::Fused, long_poll);
     let start = Instant::now();
-    assert_eq!(hub.take(1, 1, LONG).await, Ok(Taken::Empty));
+    assert_eq!(hub.take(1, 1, LONG).await, Ok(TakeOutcome::Empty));
     assert_eq!(start.elapsed().as_secs(), 2);
 }
 
@@ -116,13 +116,13 @@ async fn dropping_the_last_handle_ends_the_hubs_tasks() {
     let store = Store::new();
     let hub = hub(&store, WakeMode::Fused);
     let other = hub.clone();
-    assert_eq!(other.take(1, 1, Patience::Wait(S)).await, Ok(Taken::Empty));
+    assert_eq!(other.take(1, 1, Patience::Wait(S)).await, Ok(TakeOutcome::Empty));
     drop(hub);
     settle().await;
     assert!(Arc::strong_count(&store) > 1, "a handle is left");
     drop(other);
     settle().await;
-    assert_eq!(Arc::strong_count(&store), 1, "no task holds the face any more");
+    assert_eq!(Arc::strong_count(&store), 1, "no task holds the API any more");
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn waiters_are_drained_when_the_hubs_runtime_ends() {
         theirs.shutdown_background();
         taking.await.expect("ends")
     });
-    assert_eq!(taken, Taken::Drained);
+    assert_eq!(taken, TakeOutcome::Drained);
 }

@@ -1,7 +1,7 @@
-//! The hub on a toy store, under paused time.
+//! The hub on a toy store, with paused time.
 
 mod failing;
-mod figures;
+mod hub_metrics;
 mod idle;
 mod leaving;
 mod store;

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wakeline_wake::{
-    Claim, Claimed, Face, HintSource, Hub, HubOptions, LongPollConfig, Patience, PollMode, Taken,
-    WakeMode,
+    Api, Claim, ClaimOutcome, HintSource, Hub, HubOptions, LongPollConfig, Patience, PollMode,
+    TakeOutcome, WakeMode,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -39,7 +39,7 @@ pub(crate) struct Store {
     pub(crate) sweeps: Mutex<usize>,
     pub(crate) released: Mutex<usize>,
     pub(crate) mood: Mutex<Mood>,
-    /// A claim takes one permit for its duration; closed by taking all of them.
+    /// A claim takes one permit for its duration; the store is blocked by taking all of them.
     pub(crate) gate: Semaphore,
 }
 
@@ -86,13 +86,13 @@ impl Store {
 }
 
 #[async_trait]
-impl Face for Store {
+impl Api for Store {
     type Line = u32;
     type Topic = u32;
     type Hint = (u32, Duration);
-    type Ask = usize;
+    type Request = usize;
     /// The queue, and when each item became due.
-    type Grant = (u32, Vec<Instant>);
+    type ClaimResult = (u32, Vec<Instant>);
     type Error = String;
 
     fn topic(line: &u32) -> u32 {
@@ -107,11 +107,11 @@ impl Face for Store {
     fn due_in(hint: &(u32, Duration)) -> Duration {
         hint.1
     }
-    fn capacity(ask: &usize) -> usize {
-        *ask
+    fn capacity(request: &usize) -> usize {
+        *request
     }
-    fn items(grant: &(u32, Vec<Instant>)) -> usize {
-        grant.1.len()
+    fn items(result: &(u32, Vec<Instant>)) -> usize {
+        result.1.len()
     }
     fn label(line: &u32) -> Option<String> {
         Some(format!("queue-{line}"))
@@ -120,25 +120,25 @@ impl Face for Store {
     async fn claim(
         &self,
         claims: Vec<Claim<u32, usize>>,
-    ) -> Result<Vec<Claimed<(u32, Vec<Instant>), String>>, String> {
-        self.claims.lock().push(claims.iter().map(|claim| claim.asks.len()).sum());
+    ) -> Result<Vec<ClaimOutcome<(u32, Vec<Instant>), String>>, String> {
+        self.claims.lock().push(claims.iter().map(|claim| claim.requests.len()).sum());
         let _permit = self.gate.acquire().await.map_err(|_| "closed".to_owned())?;
         let mood = *self.mood.lock();
         match mood {
             Mood::Works => {}
             Mood::Fails => return Err("no database".into()),
-            Mood::Panics => panic!("a defect in the face"),
+            Mood::Panics => panic!("a defect in the API"),
         }
         let outcomes = claims.into_iter().map(|claim| {
-            let grants: Vec<_> = claim
-                .asks
+            let results: Vec<_> = claim
+                .requests
                 .iter()
                 .map(|max| self.take(claim.line, *max).map(|items| (claim.line, items)))
                 .collect();
-            let short = grants.iter().any(Option::is_none);
+            let short = results.iter().any(Option::is_none);
             let further = claim.further;
             let next_due = (short || further).then(|| self.next_due(claim.line)).flatten();
-            Claimed { further, ..Claimed::new(grants, next_due) }
+            ClaimOutcome { further, ..ClaimOutcome::new(results, next_due) }
         });
         Ok(outcomes.collect())
     }
@@ -148,12 +148,12 @@ impl Face for Store {
         Ok(lines.into_iter().map(|line| self.next_due(line)).collect())
     }
 
-    async fn release(&self, grants: Vec<(u32, Vec<Instant>)>) -> Vec<Self::Hint> {
-        for (queue, items) in grants {
+    async fn release(&self, results: Vec<(u32, Vec<Instant>)>) -> Vec<Self::Hint> {
+        for (queue, items) in results {
             *self.released.lock() += items.len();
             self.items.lock().entry(queue).or_default().extend(items);
         }
-        // The lines of the grants are woken without a hint.
+        // The lines of the results are woken without a hint.
         Vec::new()
     }
 }
@@ -176,12 +176,12 @@ pub(crate) fn push(store: &Store, hub: &Hub<Store>, queue: u32) {
     hub.hint(&[(queue, Duration::ZERO)], HintSource::InProcess);
 }
 
-/// A poll in a task of its own.
+/// Starts a poll in a task of its own.
 pub(crate) fn poll(
     hub: &Hub<Store>,
     queue: u32,
     patience: Patience,
-) -> tokio::task::JoinHandle<Taken<(u32, Vec<Instant>)>> {
+) -> tokio::task::JoinHandle<TakeOutcome<(u32, Vec<Instant>)>> {
     let hub = hub.clone();
     tokio::spawn(async move { hub.take(queue, 1, patience).await.expect("no error") })
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use wakeline_wake::{HintSource, Hub, Link, Patience, Taken, WakeMode};
+use wakeline_wake::{HintSource, Hub, Link, Patience, TakeOutcome, WakeMode};
 
 use crate::store::*;
 
@@ -14,7 +14,7 @@ async fn push_answers_a_parked_poll_in_every_mode() {
         sleep(S).await;
         let pushed = Instant::now();
         push(&store, &hub, 1);
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))), "{mode}");
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
         let bound = if mode.uses_hints() { Duration::ZERO } else { 500 * MS };
         assert!(pushed.elapsed() <= bound, "{mode}: {:?}", pushed.elapsed());
         assert_eq!(store.left(), 0);
@@ -35,7 +35,7 @@ async fn hint_during_the_empty_claim_answers_the_poll_that_follows() {
         settle().await;
         assert_eq!(store.claims_len(), 2, "{mode}: the hint made it claim again");
         push(&store, &hub, 1);
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     }
 }
 
@@ -52,7 +52,7 @@ async fn hundred_waiters_and_hundred_items_cost_one_claim_fused_and_hundred_broa
         }
         hub.hint(&[(1, Duration::ZERO)], HintSource::InProcess);
         for waiter in waiters {
-            assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+            assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
         }
         assert_eq!(store.claims_len() - before, expected, "{mode}");
     }
@@ -62,14 +62,14 @@ async fn hundred_waiters_and_hundred_items_cost_one_claim_fused_and_hundred_broa
 async fn timers_at_1_s_and_3_s_are_on_time_with_other_work_between() {
     for mode in HINT_MODES {
         let store = Store::new();
-        // Committed before the node starts: learnt from its first claim.
+        // This item was committed before the node starts; it is found by the first claim.
         store.commit(1, S);
         store.commit(1, 3 * S);
         let start = Instant::now();
         let hub = hub(&store, mode);
         let late = |hub: Hub<Store>| async move {
             let taken = hub.take(1, 1, LONG).await;
-            let Ok(Taken::Granted((_, items))) = taken else { panic!("{taken:?}") };
+            let Ok(TakeOutcome::Claimed((_, items))) = taken else { panic!("{taken:?}") };
             items[0].elapsed()
         };
         let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(late(hub.clone()))).collect();
@@ -96,7 +96,7 @@ async fn due_hint_of_another_node_is_claimed_when_it_is_due() {
     hub.hint(&[(1, 2 * S)], HintSource::Notify);
     sleep(S).await;
     assert_eq!(store.claims_len(), before);
-    assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+    assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     assert_eq!(store.claims_len(), before + 1);
 }
 
@@ -106,15 +106,15 @@ async fn visible_at_claim_time_is_the_rule() {
     let hub = hub(&store, WakeMode::Fused);
     store.commit(1, S / 2);
     let start = Instant::now();
-    assert_eq!(hub.take(1, 1, Patience::Now).await, Ok(Taken::Empty));
+    assert_eq!(hub.take(1, 1, Patience::Now).await, Ok(TakeOutcome::Empty));
     assert_eq!(start.elapsed(), Duration::ZERO);
     let taken = hub.take(1, 1, Patience::Wait(5 * S)).await;
-    assert!(matches!(taken, Ok(Taken::Granted(_))));
+    assert!(matches!(taken, Ok(TakeOutcome::Claimed(_))));
     assert!(start.elapsed() >= S / 2 && start.elapsed() < S, "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_hints_with_all_claims_busy_block_nobody_and_lose_nothing() {
+async fn ten_thousand_hints_with_all_claims_busy_neither_block_nor_lose_anything() {
     for mode in HINT_MODES {
         let store = Store::new();
         let hub = hub(&store, mode);
@@ -131,7 +131,7 @@ async fn ten_thousand_hints_with_all_claims_busy_block_nobody_and_lose_nothing()
         store.commit(1, Duration::ZERO);
         drop(gate);
         for waiter in waiters {
-            assert!(matches!(waiter.await, Ok(Taken::Granted(_))), "{mode}");
+            assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
         }
         assert!(store.claims_len() - before <= 6, "{mode}: {}", store.claims_len() - before);
     }
@@ -146,18 +146,18 @@ async fn cut_link_polls_until_it_is_up_and_clean_again() {
     hub.link(Link::Down { reason: "the socket was cut".into() });
     store.commit(1, Duration::ZERO);
     let lost = Instant::now();
-    assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+    assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     assert!(lost.elapsed() <= 101 * MS, "within the degraded interval");
     let degraded = hub.snapshot().degraded.expect("says so");
     assert_eq!(degraded.reason, "the listener is down: the socket was cut");
     hub.link(Link::Up);
     hub.everything();
     for _ in 0..3 {
-        assert_eq!(hub.take(1, 1, LONG).await, Ok(Taken::Empty));
+        assert_eq!(hub.take(1, 1, LONG).await, Ok(TakeOutcome::Empty));
     }
     assert_eq!(hub.snapshot().degraded, None);
     let before = store.claims_len();
-    assert_eq!(hub.take(1, 1, LONG).await, Ok(Taken::Empty));
+    assert_eq!(hub.take(1, 1, LONG).await, Ok(TakeOutcome::Empty));
     assert_eq!(store.claims_len() - before, 0, "idle again");
 }
 
@@ -173,7 +173,7 @@ async fn work_committed_during_a_cut_is_found_on_reconnect() {
     hub.everything();
     let start = Instant::now();
     for waiter in waiters {
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))));
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     }
     assert!(start.elapsed() < 20 * MS);
 }
@@ -183,15 +183,16 @@ async fn losing_every_hint_costs_latency_never_work() {
     for mode in HINT_MODES {
         let store = Store::new();
         let hub = hub(&store, mode);
-        // Parks just before the sweep of the first minute, on a line that it knows to be empty.
+        // The poll parks just before the sweep of the first minute, on a line that is known to be
+        // empty.
         for _ in 0..2 {
-            assert_eq!(hub.take(1, 1, Patience::Wait(29 * S)).await, Ok(Taken::Empty));
+            assert_eq!(hub.take(1, 1, Patience::Wait(29 * S)).await, Ok(TakeOutcome::Empty));
         }
         let waiter = poll(&hub, 1, LONG);
         settle().await;
         store.commit(1, Duration::ZERO);
         let start = Instant::now();
-        assert!(matches!(waiter.await, Ok(Taken::Granted(_))), "{mode}");
+        assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))), "{mode}");
         assert!(start.elapsed() < 5 * S, "{mode}: {:?}", start.elapsed());
         sleep(S).await;
         assert_eq!(hub.snapshot().counters.missed_hints, 1, "{mode}");

@@ -1,37 +1,37 @@
-//! Kills the program in the middle of its work, if a test asks for that.
+//! Kills the program in the middle of its work if a test requests it.
 
 use std::sync::Arc;
 
 use rustix::process::{Signal, getpid, kill_process};
 use wakeline::provider::Provider;
-use wakeline::testing::{Fate, Moment, Transition, Transitions};
+use wakeline::testing::{CrashDecision, Transition, TransitionPhase, Transitions};
 use wakeline::{Backed, LongPollConfig, StoreBackend};
 use wakeline_store::flow::FlowStore;
 
 use super::BoxError;
 
-/// A provider, and the store that it is over.
-pub(crate) type Opened = (Arc<dyn Provider>, Arc<dyn FlowStore>);
+/// A provider and its store.
+pub(crate) type OpenedStore = (Arc<dyn Provider>, Arc<dyn FlowStore>);
 
-/// Ends the process with SIGKILL right before or after its n-th transition, if the environment says
-/// `WAKELINE_EXAMPLE_KILL=before:3` or `after:3`.
-pub(crate) fn if_asked<S: StoreBackend + Clone + 'static>(
+/// Ends the process with SIGKILL right before or after its n-th transition, if the environment
+/// variable `WAKELINE_EXAMPLE_KILL` is set, for example to `before:3` or `after:3`.
+pub(crate) fn if_requested<S: StoreBackend + Clone + 'static>(
     provider: Backed<S>,
-) -> Result<Opened, BoxError> {
+) -> Result<OpenedStore, BoxError> {
     let Ok(plan) = std::env::var("WAKELINE_EXAMPLE_KILL") else {
         let store = Arc::clone(provider.store());
         return Ok((Arc::new(provider), store));
     };
-    let (moment, nth) = plan.split_once(':').ok_or("before:3 or after:3")?;
-    let moment = if moment == "before" { Moment::Before } else { Moment::After };
+    let (phase, nth) = plan.split_once(':').ok_or("before:3 or after:3")?;
+    let phase = if phase == "before" { TransitionPhase::Before } else { TransitionPhase::After };
     let nth: u64 = nth.parse()?;
-    let witness = move |at: Transition| {
-        if (at.moment, at.nth) == (moment, nth) {
+    let observer = move |at: Transition| {
+        if (at.phase, at.nth) == (phase, nth) {
             kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
         }
-        Fate::GoOn
+        CrashDecision::Continue
     };
-    let store = Transitions::new(S::clone(provider.store()), Arc::new(witness));
+    let store = Transitions::new(S::clone(provider.store()), Arc::new(observer));
     let provider = Backed::over(store, LongPollConfig::default())?;
     let store = Arc::clone(provider.store());
     Ok((Arc::new(provider), store))

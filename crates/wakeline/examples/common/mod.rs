@@ -1,5 +1,5 @@
-//! What all examples share: which store, which instance, and a program that may be killed at any
-//! moment and started again with the same arguments.
+//! The parts that all examples share: they choose the store and the instance, and run a program
+//! that may be killed at any time and started again with the same arguments.
 //!
 //! ```text
 //! cargo run --example saga -- --store sqlite:trips.db trip-1
@@ -24,23 +24,23 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 /// A running example.
 pub(crate) struct Program {
     pub(crate) client: Client,
-    /// The instance that the command line names.
+    /// The instance id from the command line.
     pub(crate) instance: String,
-    /// What the client is over, for what it has no words for.
+    /// The store, for calls that the client does not offer.
     #[allow(dead_code, reason = "most examples need no more than the client")]
     pub(crate) store: Arc<dyn FlowStore>,
     runtime: Runtime,
 }
 
-/// Opens the store of the command line and runs what the registry has.
+/// Opens the store from the command line, and starts a runtime with this registry.
 pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
     let Arguments { store, schema, instance } = Arguments::read()?;
     let (provider, store) = match store.strip_prefix("sqlite:") {
         Some(path) => {
-            kill::if_asked(SqliteProvider::new_with_schema(path, schema.as_deref()).await?)?
+            kill::if_requested(SqliteProvider::new_with_schema(path, schema.as_deref()).await?)?
         }
         None => {
-            kill::if_asked(PostgresProvider::new_with_schema(&store, schema.as_deref()).await?)?
+            kill::if_requested(PostgresProvider::new_with_schema(&store, schema.as_deref()).await?)?
         }
     };
     let mut options = RuntimeOptions::default();
@@ -48,7 +48,8 @@ pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
         options.orchestrator_lock_timeout = Duration::from_millis(ms.parse()?);
         options.worker_lock_timeout = options.orchestrator_lock_timeout;
         options.session_lock_timeout = options.orchestrator_lock_timeout;
-        // A busy machine loses so short a lease often: that is not the fault of the instance.
+        // On a busy machine such a short lease is often lost, which is not the fault of the
+        // instance.
         options.attempts_max = u32::MAX;
     }
     let runtime = Runtime::start_with_options(provider, registry, options).await?;
@@ -56,7 +57,7 @@ pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
 }
 
 impl Program {
-    /// Waits for the instance, and prints what it returned.
+    /// Waits for the instance, and prints its result.
     #[allow(clippy::print_stdout, reason = "the result of an example goes to standard output")]
     pub(crate) async fn finish(self) -> Result<(), BoxError> {
         let result: Json = self.client.wait(&self.instance, Duration::from_secs(3600)).await?;
@@ -67,8 +68,8 @@ impl Program {
     }
 }
 
-/// Tells that an activity does something: it may happen more than once, if its process dies.
-pub(crate) fn note(ctx: &ActivityContext) -> Result<(), std::io::Error> {
+/// Logs an attempt of an activity. There may be several if its process dies.
+pub(crate) fn log_attempt(ctx: &ActivityContext) -> Result<(), std::io::Error> {
     let line = format!("{} {} try {}\n", ctx.name(), ctx.idempotency_key(), ctx.attempt());
     match std::env::var_os("WAKELINE_EXAMPLE_LOG") {
         Some(path) => {

@@ -1,10 +1,10 @@
-//! One activity, without a runtime.
+//! Runs one activity without a runtime.
 
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{InstanceId, OrchestrationName};
 use wakeline_flow::{ActivityContext, ActivityPolicy, ActivityTask, Json};
 
-/// Runs single activities, as a worker would.
+/// Runs single activities as a worker does.
 ///
 /// ```
 /// use wakeline::testing::ActivityEnv;
@@ -34,27 +34,27 @@ pub struct ActivityEnv {
 }
 
 impl ActivityEnv {
-    /// An environment for a first try.
+    /// Creates an environment for a first attempt.
     pub fn new() -> Self {
         Self { attempt: 1, cancellation: CancellationToken::new() }
     }
 
-    /// The same for another try; the first is 1.
+    /// Sets the number of the attempt; the first is 1.
     pub fn attempt(self, attempt: u32) -> Self {
         Self { attempt, ..self }
     }
 
-    /// Tells the activity that nobody wants its result any more.
+    /// Cancels the activity, as if its result were no longer needed.
     pub fn cancel(&self) {
         self.cancellation.cancel();
     }
 
-    /// Cancelled by [`Self::cancel`].
+    /// The token that [`Self::cancel`] cancels.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
     }
 
-    /// What an activity is called with: instance `test`, execution 1, event 1.
+    /// Returns the context that an activity is called with: instance `test`, execution 1, event 1.
     pub fn context(&self, activity: &str) -> ActivityContext {
         let task = ActivityTask {
             instance: InstanceId::new("test").expect("a valid id"),
@@ -71,7 +71,7 @@ impl ActivityEnv {
         ActivityContext::new(&task, self.attempt, self.cancellation.clone())
     }
 
-    /// Runs one try of an activity.
+    /// Runs one attempt of an activity.
     pub async fn run<I, O, E, F, R>(&self, activity: F, input: I) -> Result<O, E>
     where
         F: Fn(ActivityContext, I) -> R,

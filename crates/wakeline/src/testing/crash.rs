@@ -1,34 +1,34 @@
-//! A scenario, killed at every step.
+//! Runs a scenario with a crash at every step.
 
 use std::fmt::Debug;
 
 use super::env::{TestEnv, TestEnvBuilder};
-use super::transitions::Moment;
+use super::transitions::TransitionPhase;
 
-/// What a run of [`crash_everywhere`] did.
+/// The result of [`crash_everywhere`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crashes<T> {
-    /// What the scenario gave every time.
+    /// The result that the scenario returned every time.
     pub result: T,
-    /// How often it was killed and restarted.
+    /// The number of times that it was killed and restarted.
     pub kills: u64,
 }
 
-/// Runs a scenario undisturbed, then again and again: killed right after its first persisted
-/// transition, after its second, and so on, and then right before each. After every kill another
-/// runtime goes on with the same file once the leases are over, and the scenario begins anew, as a
-/// program does that was started again: it must come to the same result.
+/// Runs a scenario undisturbed, and then repeatedly with a crash: right after its first persisted
+/// transition, after its second, and so on, and then right before each. After every crash another
+/// runtime continues with the same file once the leases have ended, and the scenario is run again,
+/// like a program that is restarted: it must return the same result.
 ///
-/// Within a scenario [`TestEnv::run`] finds its instances again. What it does besides should bear
-/// being done twice, like what activities do.
+/// [`TestEnv::run`] finds the instances of the previous run of the scenario. Everything else in the
+/// scenario should be idempotent, as activities are.
 ///
 /// ```
 /// use wakeline::testing::{TestEnv, crash_everywhere};
 /// use wakeline::{FlowError, OrchestrationContext, Registry};
 ///
 /// async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowError> {
-///     let seat: String = ctx.activity("reserve", order).await?;
-///     ctx.activity("charge", seat).await
+///     let ticket: String = ctx.activity("reserve", order).await?;
+///     ctx.activity("charge", ticket).await
 /// }
 ///
 /// # #[tokio::main]
@@ -36,33 +36,33 @@ pub struct Crashes<T> {
 /// let crashes = crash_everywhere(
 ///     || {
 ///         let registry = Registry::builder().orchestration("checkout", checkout).build();
-///         TestEnv::builder(registry.expect("no name twice"))
-///             .mock("reserve", |order: u32| Ok(format!("seat {order}")))
-///             .mock("charge", |seat: String| Ok(format!("{seat}, paid")))
+///         TestEnv::builder(registry.expect("no duplicate names"))
+///             .mock("reserve", |order: u32| Ok(format!("ticket {order}")))
+///             .mock("charge", |ticket: String| Ok(format!("{ticket}, paid")))
 ///     },
 ///     async |env: &TestEnv| env.run::<String>("checkout", &7).await.expect("completed"),
 /// )
 /// .await;
-/// assert_eq!(crashes.result, "seat 7, paid");
+/// assert_eq!(crashes.result, "ticket 7, paid");
 /// assert!(crashes.kills >= 10);
 /// # }
 /// ```
 ///
 /// # Panics
-/// If a result differs from the first one.
+/// Panics if a result differs from the first one.
 pub async fn crash_everywhere<T: PartialEq + Debug>(
     make: impl Fn() -> TestEnvBuilder,
     scenario: impl AsyncFn(&TestEnv) -> T,
 ) -> Crashes<T> {
     let expected = scenario(&make().start().await).await;
     let mut kills = 0;
-    for moment in [Moment::After, Moment::Before] {
+    for phase in [TransitionPhase::After, TransitionPhase::Before] {
         for nth in 1.. {
             let env = make().start().await;
-            env.crash_at(moment, nth);
+            env.crash_at(phase, nth);
             let survived = tokio::select! {
                 biased;
-                () = env.died() => None,
+                () = env.crashed() => None,
                 result = scenario(&env) => Some(result),
             };
             let (killed, result) = match survived {
@@ -71,7 +71,7 @@ pub async fn crash_everywhere<T: PartialEq + Debug>(
             };
             assert!(
                 result == expected,
-                "killed {moment:?} transition {nth}: {result:?}, but undisturbed: {expected:?}"
+                "killed {phase:?} transition {nth}: {result:?}, but undisturbed: {expected:?}"
             );
             if !killed {
                 break;

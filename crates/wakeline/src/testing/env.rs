@@ -1,4 +1,4 @@
-//! A runtime, a store and a clock of a test's own.
+//! The environment of a test: its own runtime, store and clock.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,37 +19,37 @@ use wakeline_flow::{
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
 use wakeline_store::{StoreAdmin, StoreError};
 
-use super::pulse::Pulse;
-use super::transitions::{Fate, Moment, Transition, Transitions};
+use super::call_tracker::CallTracker;
+use super::transitions::{CrashDecision, Transition, TransitionPhase, Transitions};
 use super::waits;
 
-/// When a test's clock begins: 1 January 2030.
+/// The initial time of a test's clock: 1 January 2030.
 const EPOCH: Timestamp = Timestamp(1_893_456_000_000_000);
-/// Longer than any test.
+/// A time that is longer than any test.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Why a test's orchestration did not return.
+/// The reason why an orchestration in a test did not return.
 ///
 /// Shown the same way by `{}` and `{:?}`, so that a failed test is readable.
 #[derive(thiserror::Error)]
 pub enum TestError {
-    /// It failed.
+    /// The instance failed.
     #[error("instance {instance} failed: {error}")]
     Failed {
-        /// Which instance.
+        /// The id of the instance.
         instance: String,
-        /// Why.
+        /// The error that it failed with.
         error: FlowError,
     },
-    /// Nothing runs, nothing is due, and it has not ended: it would wait for ever.
+    /// The instance would wait forever: it has not ended, but nothing runs and nothing is due.
     #[error("instance {instance} cannot continue: {waits_for}")]
     Stuck {
-        /// Which instance.
+        /// The id of the instance.
         instance: String,
-        /// What it waits for.
+        /// A description of what it waits for.
         waits_for: String,
     },
-    /// The environment died at a crash point.
+    /// The environment crashed at a crash point.
     #[error("the environment was stopped at a crash point")]
     Crashed,
     /// The client failed.
@@ -66,7 +66,7 @@ impl fmt::Debug for TestError {
     }
 }
 
-/// Collects what a [`TestEnv`] starts with.
+/// Configures a [`TestEnv`].
 pub struct TestEnvBuilder {
     registry: Registry,
     options: RuntimeOptions,
@@ -76,7 +76,7 @@ pub struct TestEnvBuilder {
 type Calls = Arc<Mutex<HashMap<String, Vec<Json>>>>;
 
 impl TestEnvBuilder {
-    /// Answers an activity's calls in its place, and remembers them: [`TestEnv::calls`].
+    /// Replaces an activity with a function, and records its calls; see [`TestEnv::calls`].
     pub fn mock<I, O>(
         mut self,
         activity: &str,
@@ -88,8 +88,7 @@ impl TestEnvBuilder {
     {
         let (name, calls) = (activity.to_owned(), Arc::clone(&self.calls));
         let code = move |_: ActivityContext, input: I| {
-            let noted = Json::of(&input);
-            if let Ok(input) = noted {
+            if let Ok(input) = Json::of(&input) {
                 calls.lock().entry(name.clone()).or_default().push(input);
             }
             std::future::ready(answer(input))
@@ -98,41 +97,41 @@ impl TestEnvBuilder {
         self
     }
 
-    /// Changes how the runtime works. By default every turn replays its history (`sticky_max` is
-    /// 0). The way of waking is the environment's own.
+    /// Changes the options of the runtime. By default every turn replays its history (`sticky_max`
+    /// is 0). The environment sets the wake mode itself.
     pub fn options(mut self, change: impl FnOnce(&mut RuntimeOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Starts the runtime, on a new SQLite file in a temporary folder.
+    /// Starts the runtime with a new SQLite file in a temporary folder.
     ///
     /// # Panics
-    /// If the file cannot be made, or the options are refused.
+    /// Panics if the file cannot be created, or if the options are invalid.
     pub async fn start(self) -> TestEnv {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let house = House { folder, clock: TestClock::new(EPOCH) };
-        self.start_in(Arc::new(house)).await
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
+        let storage = TestStorage { folder, clock: TestClock::new(EPOCH) };
+        self.start_in(Arc::new(storage)).await
     }
 
-    pub(super) async fn start_in(self, house: Arc<House>) -> TestEnv {
+    pub(super) async fn start_in(self, storage: Arc<TestStorage>) -> TestEnv {
         let Self { registry, mut options, calls } = self;
         options.wake_mode = None;
         let file = SqliteOptions {
             ballast_bytes: 0,
             hints: false,
-            clock: Some(house.clock.clone()),
-            ..SqliteOptions::new(house.folder.path().join("test.db"))
+            clock: Some(storage.clock.clone()),
+            ..SqliteOptions::new(storage.folder.path().join("test.db"))
         };
         let store = SqliteStore::open(file).await.expect("a SQLite file can be opened");
         let crash = Arc::new(Mutex::new(None));
         let planned = Arc::clone(&crash);
-        let witness = move |at: Transition| match *planned.lock() {
-            Some(point) if point == (at.moment, at.nth) => Fate::Die,
-            _ => Fate::GoOn,
+        let observer = move |at: Transition| match *planned.lock() {
+            Some(point) if point == (at.phase, at.nth) => CrashDecision::Crash,
+            _ => CrashDecision::Continue,
         };
-        let watched = Transitions::new(store.clone(), Arc::new(witness));
-        let pulse = watched.pulse();
+        let watched = Transitions::new(store.clone(), Arc::new(observer));
+        let tracker = watched.tracker();
         let provider = StoreProvider::new(Arc::new(watched), StoreProviderOptions::default());
         let lines = lines(&registry, &options);
         let lease = options.orchestrator_lock_timeout.max(options.worker_lock_timeout);
@@ -143,18 +142,18 @@ impl TestEnvBuilder {
             runtime: runtime.expect("the options are valid"),
             provider,
             store,
-            pulse,
+            tracker,
             crash,
             lines,
             lease,
             calls,
             runs: AtomicU64::new(0),
-            house,
+            storage,
         }
     }
 }
 
-/// What the runtime's dispatchers wait for.
+/// Returns the lines that the dispatchers of the runtime wait in.
 fn lines(registry: &Registry, options: &RuntimeOptions) -> Vec<FlowLine> {
     let mut lines = Vec::new();
     let capabilities = registry.capabilities();
@@ -170,54 +169,53 @@ fn lines(registry: &Registry, options: &RuntimeOptions) -> Vec<FlowLine> {
     lines
 }
 
-/// What outlives a crash.
-pub(super) struct House {
+/// The parts of an environment that survive a crash.
+pub(super) struct TestStorage {
     folder: TempDir,
     pub(super) clock: TestClock,
 }
 
-/// A runtime on a SQLite file of its own, with a clock that skips.
+/// A runtime with its own SQLite file and a clock that skips while nothing runs.
 ///
-/// Use it under a plain `#[tokio::test]`: tokio's own clock is not involved, and should not be
-/// paused.
+/// Use it in a plain `#[tokio::test]`: tokio's own clock is not involved, and should not be paused.
 pub struct TestEnv {
     pub(super) provider: StoreProvider,
     pub(super) store: SqliteStore,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) tracker: Arc<CallTracker>,
     pub(super) lines: Vec<FlowLine>,
     pub(super) lease: Duration,
-    pub(super) house: Arc<House>,
+    pub(super) storage: Arc<TestStorage>,
     runtime: Runtime,
     client: Client,
-    crash: Arc<Mutex<Option<(Moment, u64)>>>,
+    crash: Arc<Mutex<Option<(TransitionPhase, u64)>>>,
     calls: Calls,
     runs: AtomicU64,
 }
 
 impl TestEnv {
-    /// An environment that runs this code.
+    /// Creates an environment that runs this code.
     ///
     /// # Panics
-    /// If a SQLite file cannot be made in a temporary folder.
+    /// Panics if a SQLite file cannot be created in a temporary folder.
     pub async fn new(registry: Registry) -> Self {
         Self::builder(registry).start().await
     }
 
-    /// Begins an environment with mocks, or options of its own.
+    /// Creates a builder for an environment with mocks or options.
     pub fn builder(registry: Registry) -> TestEnvBuilder {
         let options = RuntimeOptions { sticky_max: 0, ..RuntimeOptions::default() };
         TestEnvBuilder { registry, options, calls: Calls::default() }
     }
 
-    /// A client. Its calls take no time; its waits do not make time skip: [`Self::wait`] does.
+    /// The client of the environment. Its waits do not make the clock skip; [`Self::wait`] does.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Runs an orchestration to its end. Time skips to the next timer whenever nothing runs.
+    /// Runs an orchestration to its end. The clock skips to the next timer whenever nothing runs.
     ///
-    /// The instance is `run-1`, then `run-2`, ...; a killed and restarted environment counts from
-    /// 1 again, and so goes on with the same instances.
+    /// The instances are named `run-1`, `run-2`, ...; a restarted environment counts from 1 again,
+    /// and therefore continues with the same instances.
     pub async fn run<O: DeserializeOwned>(
         &self,
         name: &str,
@@ -227,7 +225,7 @@ impl TestEnv {
         self.run_as(&instance, name, input).await
     }
 
-    /// Runs an orchestration to its end, as this instance.
+    /// Runs an orchestration to its end under this instance id.
     pub async fn run_as<O: DeserializeOwned>(
         &self,
         instance: &str,
@@ -236,17 +234,17 @@ impl TestEnv {
     ) -> Result<O, TestError> {
         tokio::select! {
             biased;
-            () = self.pulse.died() => return Err(TestError::Crashed),
+            () = self.tracker.crashed() => return Err(TestError::Crashed),
             started = self.client.start(instance, name, input) => started?,
         };
         self.wait(instance).await
     }
 
-    /// Waits for the end of an instance. Time skips to the next timer whenever nothing runs.
+    /// Waits for the end of an instance. The clock skips to the next timer whenever nothing runs.
     pub async fn wait<O: DeserializeOwned>(&self, instance: &str) -> Result<O, TestError> {
         let status = tokio::select! {
             biased;
-            () = self.pulse.died() => return Err(TestError::Crashed),
+            () = self.tracker.crashed() => return Err(TestError::Crashed),
             status = self.client.wait_for_end(instance, FOREVER) => status?,
             stuck = self.skip_until_stuck(instance) => return Err(stuck?),
         };
@@ -262,12 +260,12 @@ impl TestEnv {
         }
     }
 
-    /// Skips until nothing can happen any more, and says what the instance waits for then.
+    /// Skips until nothing can happen any more, and then describes what the instance waits for.
     async fn skip_until_stuck(&self, instance: &str) -> Result<TestError, TestError> {
         self.skip_all().await?;
         let status = self.client.status(instance).await?;
         if matches!(status, Status::Ended(_) | Status::Missing) {
-            // It has just ended: whoever waits for that will hear of it.
+            // The instance has just ended; the wait for its end is about to return.
             std::future::pending::<()>().await;
         }
         let waits_for = waits::describe(&self.client, instance, status).await?;
@@ -278,46 +276,46 @@ impl TestEnv {
         TestError::Stuck { instance: instance.to_owned(), waits_for }
     }
 
-    /// What the environment's clock shows. It begins on 1 January 2030.
+    /// Returns the time of the environment's clock. It begins on 1 January 2030.
     pub fn now(&self) -> Timestamp {
-        self.house.clock.now()
+        self.storage.clock.now()
     }
 
-    /// The inputs of the calls of a mocked activity, in order. A call that was made twice, because
-    /// a worker died, is there twice.
+    /// Returns the inputs of the calls of a mocked activity, in order. A call that was repeated
+    /// because a worker crashed is listed twice.
     ///
     /// # Panics
-    /// If an input is not of this type.
+    /// Panics if an input is not of this type.
     pub fn calls<I: DeserializeOwned>(&self, activity: &str) -> Vec<I> {
         let calls = self.calls.lock();
         let inputs = calls.get(activity).into_iter().flatten();
-        inputs.map(|input| input.to().expect("the input is of the type asked for")).collect()
+        inputs.map(|input| input.to().expect("the input has the requested type")).collect()
     }
 
-    /// How many transitions were persisted since the environment was started.
+    /// Returns the number of transitions that were persisted since the environment was started.
     pub fn transitions(&self) -> u64 {
-        self.pulse.counted(Moment::After)
+        self.tracker.counted(TransitionPhase::After)
     }
 
-    /// Dies right before or after the n-th transition since the start, as a killed process does:
-    /// what it held stays leased. Nothing comes back from it afterwards but [`TestError::Crashed`];
-    /// go on with [`Self::restart`].
-    pub fn crash_at(&self, moment: Moment, nth: u64) {
-        *self.crash.lock() = Some((moment, nth));
+    /// Crashes right before or after the n-th transition since the start, like a killed process:
+    /// what it held stays leased. All calls then return [`TestError::Crashed`]; continue with
+    /// [`Self::restart`].
+    pub fn crash_at(&self, phase: TransitionPhase, nth: u64) {
+        *self.crash.lock() = Some((phase, nth));
     }
 
-    /// Waits until it has died at its crash point.
-    pub async fn died(&self) {
-        self.pulse.died().await;
+    /// Waits until the environment has crashed at its crash point.
+    pub async fn crashed(&self) {
+        self.tracker.crashed().await;
     }
 
-    /// Goes on with another runtime on the same file, after all leases of this one are over.
+    /// Continues with another runtime on the same file, after all leases of this one have ended.
     pub async fn restart(self, with: TestEnvBuilder) -> Self {
-        let Self { runtime, store, house, lease, pulse, .. } = self;
-        pulse.die();
+        let Self { runtime, store, storage, lease, tracker, .. } = self;
+        tracker.crash();
         drop(runtime);
         store.close().await;
-        house.clock.advance(lease + Duration::from_secs(1));
-        with.start_in(house).await
+        storage.clock.advance(lease + Duration::from_secs(1));
+        with.start_in(storage).await
     }
 }

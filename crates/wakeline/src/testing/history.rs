@@ -1,4 +1,4 @@
-//! Histories as files: what ran once must replay with the code of today.
+//! Saves histories as files, and replays them with the current code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use wakeline_core::KvKey;
 use wakeline_flow::{Client, ClientError, Event, EventKind, History, Json, Registry, replay};
 
-/// The histories of an instance, one per execution, with all that a replay needs.
+/// Returns the histories of an instance, one per execution, with everything that a replay needs.
 ///
-/// Histories of executions that were pruned are not among them; values that those had set are then
-/// missing in the later ones.
+/// Histories of pruned executions are not included; values that those had set are then missing in
+/// the later ones.
 pub async fn export(client: &Client, instance: &str) -> Result<Vec<History>, ClientError> {
     let mut histories = Vec::new();
     let mut kv = BTreeMap::new();
@@ -28,7 +28,7 @@ pub async fn export(client: &Client, instance: &str) -> Result<Vec<History>, Cli
     Ok(histories)
 }
 
-/// The key-value state after an execution.
+/// Returns the key-value state after an execution.
 fn after(mut kv: BTreeMap<KvKey, Json>, events: &[Event]) -> BTreeMap<KvKey, Json> {
     for event in events {
         match &event.kind {
@@ -46,7 +46,7 @@ fn after(mut kv: BTreeMap<KvKey, Json>, events: &[Event]) -> BTreeMap<KvKey, Jso
 }
 
 /// Writes the histories of an instance into a folder, for [`replay_folder`]: one file per
-/// execution, named by the instance and the number. Returns the files.
+/// execution, named after the instance and the number of the execution. Returns the files.
 pub async fn save(
     client: &Client,
     instance: &str,
@@ -64,8 +64,8 @@ pub async fn save(
     Ok(files)
 }
 
-/// Replays all histories of a folder (`*.json`, as [`save`] writes them) against the code of today.
-/// Returns how many there were; none at all is an error.
+/// Replays all histories of a folder (`*.json`, as [`save`] writes them) with the current code.
+/// Returns the number of histories; it is an error if there are none.
 ///
 /// ```no_run
 /// # fn registry() -> wakeline::Registry { wakeline::Registry::default() }
@@ -97,9 +97,10 @@ pub fn replay_folder(
     let failed =
         |file: &PathBuf| replay_file(file, registry).err().map(|words| (file.clone(), words));
     let failures: Vec<_> = files.iter().filter_map(failed).collect();
-    match failures.is_empty() {
-        true => Ok(files.len()),
-        false => Err(ReplayFolderError { failures, of: files.len() }),
+    if failures.is_empty() {
+        Ok(files.len())
+    } else {
+        Err(ReplayFolderError { failures, of: files.len() })
     }
 }
 
@@ -110,7 +111,7 @@ fn replay_file(file: &Path, registry: &Registry) -> Result<(), String> {
     replay(registry, &history).map_err(|error| error.to_string())
 }
 
-/// Histories that do not fit the code, each with where it differs.
+/// Histories that do not match the code, each with a description of the difference.
 ///
 /// Shown the same way by `{}` and `{:?}`, so that a failed test is readable.
 pub struct ReplayFolderError {
@@ -123,7 +124,7 @@ impl ReplayFolderError {
         Self { failures: vec![(path, words)], of: 1 }
     }
 
-    /// The files, and what is wrong with each.
+    /// The files, each with the reason why it cannot be replayed.
     pub fn failures(&self) -> &[(PathBuf, String)] {
         &self.failures
     }

@@ -1,4 +1,4 @@
-//! Time that skips when nothing goes on.
+//! Advances the clock of a test environment while nothing runs.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use wakeline_store::flow::{FlowReader, FlowStore};
 
 use super::env::{TestEnv, TestError};
 
-/// How long to wait for a call before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// An activity that does nothing for so long does not hold up a clock that a test moves.
-const ACTIVITY_PATIENCE: Duration = Duration::from_millis(100);
-/// So many skips in a row that brought nothing on are all there will be.
-const VAIN_SKIPS_MAX: u32 = 8;
-/// So many skips in one wait are a loop that never ends.
+/// The longest wait for the end of a call before looking again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// How long an activity without store calls delays a clock that a test advances.
+const ACTIVITY_WAIT_MAX: Duration = Duration::from_millis(100);
+/// After this many skips in a row without progress, no progress is expected any more.
+const EMPTY_SKIPS_MAX: u32 = 8;
+/// After this many skips in one wait, the code is considered to be in an endless loop.
 const SKIPS_MAX: u32 = 100_000;
 
-/// How an environment stands.
-enum Look {
-    /// Something goes on.
+/// What an environment is doing.
+enum EnvActivity {
+    /// Turns or store calls are running.
     Busy,
-    /// Only activities go on.
+    /// Only activities are running.
     Running,
-    /// Nothing does; the next thing is due after so long.
+    /// Nothing is running; the next item is due after this time.
     Idle(Option<Duration>),
 }
 
 impl TestEnv {
-    /// Waits until nothing goes on that does not need time to pass.
+    /// Waits until nothing more happens without time passing.
     pub async fn settle(&self) -> Result<(), TestError> {
         self.next_due().await.map(drop)
     }
 
-    /// Lets time pass: all that becomes due meanwhile happens in its order, at its own time. Does
-    /// not wait for activities that run longer than a moment.
+    /// Advances the clock. Everything that becomes due meanwhile happens in order and at its own
+    /// time. Does not wait for activities that run for more than 100 ms.
     pub async fn advance(&self, by: Duration) -> Result<(), TestError> {
         let target = self.now().plus(by);
         loop {
@@ -48,30 +48,31 @@ impl TestEnv {
         }
     }
 
-    /// Skips to what is due next, again and again, until nothing is.
+    /// Skips to the next due time repeatedly, until nothing is due any more.
     pub(super) async fn skip_all(&self) -> Result<(), TestError> {
-        let mut vain = 0;
+        let mut empty_skips = 0;
         for _ in 0..SKIPS_MAX {
             let Some(next) = self.next_due().await? else { return Ok(()) };
-            if vain == VAIN_SKIPS_MAX {
+            if empty_skips == EMPTY_SKIPS_MAX {
                 return Ok(());
             }
-            let before = self.pulse.progressed();
+            let before = self.tracker.progress_count();
             self.skip(next);
             self.settle().await?;
-            vain = if self.pulse.progressed() == before { vain + 1 } else { 0 };
+            empty_skips = if self.tracker.progress_count() == before { empty_skips + 1 } else { 0 };
         }
         Ok(())
     }
 
     fn skip(&self, span: Duration) {
-        self.house.clock.advance(span);
+        self.storage.clock.advance(span);
         self.provider.everything();
     }
 
-    /// Activities that run are renewed by real time: their leases must not end by skipping.
+    /// Extends the leases of running activities, which are renewed by real time and must not end
+    /// when the clock skips.
     async fn keep_leases(&self, span: Duration) -> Result<(), TestError> {
-        let held = self.pulse.held();
+        let held = self.tracker.held();
         if !held.is_empty() {
             self.store.renew(held, span.saturating_add(self.lease)).await?;
         }
@@ -80,55 +81,57 @@ impl TestEnv {
 
     async fn next_due(&self) -> Result<Option<Duration>, TestError> {
         loop {
-            if let Look::Idle(next) = self.look().await? {
+            if let EnvActivity::Idle(next) = self.look().await? {
                 return Ok(next);
             }
-            self.pulse.stirred(LOOK_AGAIN).await;
+            self.tracker.call_ended(LOOK_INTERVAL).await;
         }
     }
 
     async fn next_due_beside_activities(&self) -> Result<Option<Duration>, TestError> {
         let mut waited = Duration::ZERO;
         loop {
-            let before = self.pulse.at_rest();
+            let before = self.tracker.idle_calls();
             match self.look().await? {
-                Look::Idle(next) => return Ok(next),
-                Look::Running if waited >= ACTIVITY_PATIENCE => return self.timers_due().await,
-                Look::Running | Look::Busy => {}
+                EnvActivity::Idle(next) => return Ok(next),
+                EnvActivity::Running if waited >= ACTIVITY_WAIT_MAX => {
+                    return self.timers_due().await;
+                }
+                EnvActivity::Running | EnvActivity::Busy => {}
             }
-            self.pulse.stirred(LOOK_AGAIN).await;
-            let still = before.is_some() && self.pulse.at_rest() == before;
-            waited = if still { waited + LOOK_AGAIN } else { Duration::ZERO };
+            self.tracker.call_ended(LOOK_INTERVAL).await;
+            let still = before.is_some() && self.tracker.idle_calls() == before;
+            waited = if still { waited + LOOK_INTERVAL } else { Duration::ZERO };
         }
     }
 
-    /// When something is due, other than what waits for a free worker.
+    /// Returns when something is due, except for items that wait for a free worker.
     async fn timers_due(&self) -> Result<Option<Duration>, TestError> {
         let due = self.store.sweep_flow(self.lines.clone()).await?;
         Ok(due.into_iter().flatten().filter(|span| !span.is_zero()).min())
     }
 
-    async fn look(&self) -> Result<Look, TestError> {
-        let Some(calls) = self.pulse.at_rest() else { return Ok(Look::Busy) };
+    async fn look(&self) -> Result<EnvActivity, TestError> {
+        let Some(calls) = self.tracker.idle_calls() else { return Ok(EnvActivity::Busy) };
         let hub = self.provider.snapshot();
         if hub.claims_in_flight + hub.claims_queued > 0 {
-            return Ok(Look::Busy);
+            return Ok(EnvActivity::Busy);
         }
         let depths = self.store.depths().await?;
         let due = self.store.sweep_flow(self.lines.clone()).await?;
-        if self.pulse.at_rest() != Some(calls) || depths.leased_turns > 0 {
-            return Ok(Look::Busy);
+        if self.tracker.idle_calls() != Some(calls) || depths.leased_turns > 0 {
+            return Ok(EnvActivity::Busy);
         }
         let next = due.into_iter().flatten().min();
         Ok(match next {
-            _ if depths.leased_work > 0 => Look::Running,
-            Some(span) if span.is_zero() => Look::Busy,
-            next => Look::Idle(next),
+            _ if depths.leased_work > 0 => EnvActivity::Running,
+            Some(span) if span.is_zero() => EnvActivity::Busy,
+            next => EnvActivity::Idle(next),
         })
     }
 
-    /// Lets time pass up to a moment; see [`Self::advance`].
-    pub async fn advance_to(&self, moment: Timestamp) -> Result<(), TestError> {
-        self.advance(self.now().until(moment)).await
+    /// Advances the clock to a time; see [`Self::advance`].
+    pub async fn advance_to(&self, time: Timestamp) -> Result<(), TestError> {
+        self.advance(self.now().until(time)).await
     }
 }

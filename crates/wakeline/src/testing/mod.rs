@@ -1,5 +1,5 @@
-//! Tests of orchestrations: a clock that skips, mocked activities, kills at every step, histories
-//! replayed against the code of today. Needs the feature `testing`.
+//! Helpers for tests of orchestrations: a clock that skips, mocked activities, crashes at every
+//! step, and replays of saved histories with the current code. Needs the feature `testing`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,20 +35,19 @@
 //! ```
 //!
 //! # Where it sits
-//! Beside the product, over the same runtime, provider and SQLite store that it ships: only the
-//! clock is another one. Every turn replays its history, so that code which does not decide the
-//! same every time fails its tests.
+//! It uses the same runtime, provider and SQLite store as the product; only the clock is different.
+//! Every turn replays its history, so that nondeterministic code fails its tests.
 //!
 //! # Invariants
-//! * Time stands still while anything runs, and skips only while a test waits for an outcome.
-//! * A wait that can never end is an error that says what the instance waits for.
+//! * The clock stands still while anything runs, and skips only while a test waits for an outcome.
+//! * A wait that can never end is an error that describes what the instance waits for.
 
 mod activity;
+mod call_tracker;
 mod crash;
 mod env;
 mod history;
 mod idle;
-mod pulse;
 mod transitions;
 mod waits;
 
@@ -56,4 +55,6 @@ pub use activity::ActivityEnv;
 pub use crash::{Crashes, crash_everywhere};
 pub use env::{TestEnv, TestEnvBuilder, TestError};
 pub use history::{ReplayFolderError, export, replay_folder, save};
-pub use transitions::{Fate, Moment, Transition, Transitions, Witness};
+pub use transitions::{
+    CrashDecision, Transition, TransitionObserver, TransitionPhase, Transitions,
+};

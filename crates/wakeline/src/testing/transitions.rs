@@ -1,15 +1,15 @@
-//! A store that tells of every change it is asked for, and can fall silent at one, as a killed
-//! process does.
+//! A store wrapper that reports every change, and can stop responding at one, like a killed
+//! process.
 //!
 //! # Where it sits
-//! Around any store, below the provider. [`TestEnv`](super::TestEnv) counts and stops by it; the
-//! examples of this crate kill themselves by it.
+//! It wraps any store, below the provider. [`TestEnv`](super::TestEnv) uses it to count transitions
+//! and to crash at one; the examples of this crate use it to kill their process.
 //!
 //! # Invariants
-//! * What changes something for whoever comes after a crash is told of: messages, leased turns and
-//!   activities, commits, completions, what is given back, interventions. Reads, renewals and
-//!   claims that found nothing are not.
-//! * Once dead, no call comes back, and none begins.
+//! * Everything that matters after a crash is reported: messages, leased turns and activities,
+//!   commits, completions, items that are given back, and management calls. Reads, renewals and
+//!   empty claims are not reported.
+//! * After a crash no call returns, and none begins.
 
 mod waiting;
 
@@ -24,119 +24,120 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
     HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PruneOptions, PruneReport, RenewOutcome, RetriedPiece, RetryPlace, Suspension,
+    PruneOptions, PruneReport, RenewOutcome, RetriedBatch, RetryPosition, Suspension,
     TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest,
     Unclaimed, Watched, WorkClaim, WorkClaimed, WorkItem,
 };
 use wakeline_store::{HintFeed, HintSink, StoreAdmin, StoreError, StoreInfo};
 
-use super::pulse::Pulse;
+use super::call_tracker::CallTracker;
 
-/// A change that a store is asked for.
+/// A change of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
-    /// Its number; the first is 1. Changes that are about to happen are counted apart from those
-    /// that have happened.
+    /// The number of the transition; the first is 1. The two phases are counted separately.
     pub nth: u64,
-    /// Whether it has happened.
-    pub moment: Moment,
-    /// The call: `enqueue`, `claim_turns`, `commit_turn`, `claim_work`, `complete_work`, ...
+    /// Whether the change is about to be made or has been made.
+    pub phase: TransitionPhase,
+    /// The store call: `enqueue`, `claim_turns`, `commit_turn`, `claim_work`, `complete_work`, ...
     pub call: &'static str,
 }
 
-/// When a transition is told of.
+/// The time at which a transition is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// It is about to happen. Claims are not told of before: whether one finds anything is not
-    /// known.
+pub enum TransitionPhase {
+    /// The change is about to be made. Claims are not reported in this phase, because it is not yet
+    /// known whether they find anything.
     Before,
-    /// It has happened: what it wrote is durable.
+    /// The change has been made and is durable.
     After,
 }
 
-/// What becomes of the process.
+/// Whether the simulated process crashes at a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It goes on.
-    GoOn,
-    /// It is dead: this call and all others never come back.
-    Die,
+pub enum CrashDecision {
+    /// The process continues.
+    Continue,
+    /// The process crashes: this call and all others never return.
+    Crash,
 }
 
-/// Is told of each transition, and decides.
-pub type Witness = Arc<dyn Fn(Transition) -> Fate + Send + Sync>;
+/// Called at each transition; decides whether the process crashes there.
+pub type TransitionObserver = Arc<dyn Fn(Transition) -> CrashDecision + Send + Sync>;
 
-/// A store whose changes are told of.
+/// A store whose changes are reported to an observer.
 pub struct Transitions<S> {
     inner: S,
-    witness: Witness,
-    pulse: Arc<Pulse>,
+    observer: TransitionObserver,
+    tracker: Arc<CallTracker>,
 }
 
 impl<S> Transitions<S> {
-    /// Tells a witness of all changes of a store.
-    pub fn new(inner: S, witness: Witness) -> Self {
-        Self { inner, witness, pulse: Arc::default() }
+    /// Wraps a store, and reports its changes to the observer.
+    pub fn new(inner: S, observer: TransitionObserver) -> Self {
+        Self { inner, observer, tracker: Arc::default() }
     }
 
-    pub(super) fn pulse(&self) -> Arc<Pulse> {
-        Arc::clone(&self.pulse)
+    pub(super) fn tracker(&self) -> Arc<CallTracker> {
+        Arc::clone(&self.tracker)
     }
 
-    async fn reach(&self, moment: Moment, call: &'static str) {
-        let nth = self.pulse.count(moment);
-        if !self.pulse.is_dead() && (self.witness)(Transition { nth, moment, call }) == Fate::Die {
-            self.pulse.die();
+    async fn reach(&self, phase: TransitionPhase, call: &'static str) {
+        let nth = self.tracker.count(phase);
+        if !self.tracker.is_crashed()
+            && (self.observer)(Transition { nth, phase, call }) == CrashDecision::Crash
+        {
+            self.tracker.crash();
         }
-        self.pulse.hang_if_dead().await;
+        self.tracker.hang_if_crashed().await;
     }
 
-    /// A call that changes something.
+    /// Runs a call that changes something.
     async fn write<T>(
         &self,
         call: &'static str,
         run: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let _under_way = self.pulse.begin();
-        self.reach(Moment::Before, call).await;
+        let _in_progress = self.tracker.begin();
+        self.reach(TransitionPhase::Before, call).await;
         let done = run.await;
         if done.is_ok() {
-            self.pulse.progress();
-            self.reach(Moment::After, call).await;
+            self.tracker.progress();
+            self.reach(TransitionPhase::After, call).await;
         }
-        self.pulse.hang_if_dead().await;
+        self.tracker.hang_if_crashed().await;
         done
     }
 
-    /// A call that changes something if it finds something.
+    /// Runs a call that changes something if it finds something.
     async fn claim<T>(
         &self,
         call: &'static str,
         found: impl FnOnce(&T) -> bool,
         run: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let _under_way = self.pulse.begin();
-        self.pulse.hang_if_dead().await;
+        let _in_progress = self.tracker.begin();
+        self.tracker.hang_if_crashed().await;
         let claimed = run.await;
         if claimed.as_ref().is_ok_and(found) {
-            self.reach(Moment::After, call).await;
+            self.reach(TransitionPhase::After, call).await;
         }
-        self.pulse.hang_if_dead().await;
+        self.tracker.hang_if_crashed().await;
         claimed
     }
 
-    /// A call that changes nothing of interest.
+    /// Runs a call that is not reported.
     async fn plain<T>(&self, run: impl Future<Output = T>) -> T {
-        let _under_way = self.pulse.begin();
-        self.pulse.hang_if_dead().await;
+        let _in_progress = self.tracker.begin();
+        self.tracker.hang_if_crashed().await;
         let done = run.await;
-        self.pulse.hang_if_dead().await;
+        self.tracker.hang_if_crashed().await;
         done
     }
 
     fn leased(&self, turns: &[(usize, TurnItem)], work: &[(usize, WorkItem)]) {
         let turns = turns.iter().map(|(_, turn)| turn.token);
-        self.pulse.hold(turns.chain(work.iter().map(|(_, work)| work.token)));
+        self.tracker.hold(turns.chain(work.iter().map(|(_, work)| work.token)));
     }
 }
 
@@ -157,14 +158,14 @@ impl<S: FlowStore> FlowStore for Transitions<S> {
             |lines: &Vec<TurnClaimed>| lines.iter().any(|l| l.turns.iter().any(Option::is_some));
         let lines = self.claim("claim_turns", found, self.inner.claim_turns(lines)).await?;
         let turns = lines.iter().flat_map(|line| &line.turns).flatten();
-        self.pulse.hold(turns.map(|turn| turn.token));
+        self.tracker.hold(turns.map(|turn| turn.token));
         Ok(lines)
     }
 
     async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError> {
         let token = commit.token;
         let reply = self.write("commit_turn", self.inner.commit_turn(commit)).await?;
-        self.pulse.let_go(token);
+        self.tracker.release(token);
         self.leased(&reply.turns, &reply.work);
         Ok(reply)
     }
@@ -178,7 +179,7 @@ impl<S: FlowStore> FlowStore for Transitions<S> {
             |lines: &Vec<WorkClaimed>| lines.iter().any(|l| l.work.iter().any(Option::is_some));
         let lines = self.claim("claim_work", found, self.inner.claim_work(lines)).await?;
         let work = lines.iter().flat_map(|line| &line.work).flatten();
-        self.pulse.hold(work.map(|work| work.token));
+        self.tracker.hold(work.map(|work| work.token));
         Ok(lines)
     }
 
@@ -190,7 +191,7 @@ impl<S: FlowStore> FlowStore for Transitions<S> {
         let token = completion.token;
         let run = self.inner.complete_work(completion, requests);
         let reply = self.write("complete_work", run).await?;
-        self.pulse.let_go(token);
+        self.tracker.release(token);
         self.leased(&reply.turns, &[]);
         Ok(reply)
     }
@@ -210,14 +211,15 @@ impl<S: FlowStore> FlowStore for Transitions<S> {
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
         let run = self.inner.abandon(token, delay, uncounted);
-        let given = if uncounted && !delay.is_zero() {
-            // Nothing here can run it: that it comes back again and again is no progress.
+        let abandoned = if uncounted && !delay.is_zero() {
+            // The item cannot be run here. It comes back repeatedly, which is not counted as
+            // progress.
             self.claim("abandon", |_| true, run).await?
         } else {
             self.write("abandon", run).await?
         };
-        self.pulse.let_go(token);
-        Ok(given)
+        self.tracker.release(token);
+        Ok(abandoned)
     }
 
     async fn keep_sessions(
@@ -303,7 +305,7 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
         suspension: Suspension,
     ) -> Result<bool, StoreError> {
         let held = self.write("suspend_turn", self.inner.suspend_turn(token, suspension)).await?;
-        self.pulse.let_go(token);
+        self.tracker.release(token);
         Ok(held)
     }
 
@@ -314,9 +316,9 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
-        let found = |piece: &RetriedPiece| piece.count > 0;
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
+        let found = |batch: &RetriedBatch| batch.count > 0;
         let retried = self.inner.retry_mismatched(capabilities, after);
         self.claim("retry_mismatched", found, retried).await
     }
@@ -360,8 +362,8 @@ impl<S: HintFeed> HintFeed for Transitions<S> {
         self.inner.feed(sink, shutdown).await;
     }
 
-    async fn tend(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
-        self.inner.tend(sink, shutdown).await;
+    async fn feed_poll_only(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        self.inner.feed_poll_only(sink, shutdown).await;
     }
 }
 

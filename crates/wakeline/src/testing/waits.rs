@@ -1,4 +1,4 @@
-//! What an instance waits for, in words.
+//! Describes in words what an instance waits for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,10 +6,10 @@ use wakeline_flow::{Client, Event, EventKind, Instance, Status};
 
 use super::env::TestError;
 
-/// How deep children are described.
+/// The number of levels of children that are described.
 const DEPTH_MAX: usize = 5;
 
-/// What an instance that has not ended waits for.
+/// Describes what an instance that has not ended waits for.
 pub(super) async fn describe(
     client: &Client,
     instance: &str,
@@ -42,6 +42,7 @@ pub(super) async fn describe(
     Ok(words.join("; "))
 }
 
+/// The description of what an instance waits for, and the children among it.
 struct Waits {
     words: String,
     children: Vec<String>,
@@ -67,7 +68,7 @@ async fn waits(client: &Client, instance: &Instance) -> Result<Waits, TestError>
     Ok(Waits { words: format!("it waits for {}", words.join(", ")), children })
 }
 
-/// Operations that have begun and not ended, in words, with the instance if it is a child.
+/// Describes the operations that have begun and not ended, each with the instance if it is a child.
 fn open_operations(history: &[Event]) -> Vec<(String, Option<String>)> {
     use EventKind as E;
     let mut open = BTreeMap::new();
@@ -105,7 +106,7 @@ fn open_operations(history: &[Event]) -> Vec<(String, Option<String>)> {
                 };
             }
             E::EventForgone { of } => {
-                waits.values_mut().for_each(|line| line.retain(|id| id != of));
+                waits.values_mut().for_each(|queue| queue.retain(|id| id != of));
                 open.remove(of);
             }
             E::ActivityCompleted { of, .. }

@@ -1,4 +1,4 @@
-//! What becomes of children and activities when the instance that they belong to ends.
+//! Tests of what happens to children and activities when their instance ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +17,16 @@ use wakeline_testkit::faults::{Fault, FaultingStore, FlowWrite};
 
 use crate::support::{Store, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Ends as its input says when it is told to: it has a child of each policy, a detached one, and
-/// one that has a child itself.
+/// Starts a child with each close policy, a detached one, and one that has a child itself. Ends on
+/// an event in the way that its input says.
 async fn parent(ctx: OrchestrationContext, how: String) -> Result<(), FlowError> {
     let child = |name: &'static str| ctx.child::<_, ()>("idler", ()).id(name);
     let _deep = ctx.child::<_, ()>("middle", ()).id("deep").start();
-    let _asked =
-        ctx.child::<_, ()>("polite", ()).id("asked").close_policy(ClosePolicy::RequestCancel);
-    let _asked = _asked.start();
+    let _requested =
+        ctx.child::<_, ()>("polite", ()).id("requested").close_policy(ClosePolicy::RequestCancel);
+    let _requested = _requested.start();
     let _left = child("left").close_policy(ClosePolicy::Abandon).start();
     child("apart").detached()?;
     ctx.event::<()>("end").await?;
@@ -41,9 +41,9 @@ async fn idler(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     ctx.event("go on").await
 }
 
-/// Cleans up when it is asked to cancel.
+/// Cleans up when cancellation is requested.
 async fn polite(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
-    Ok(format!("asked: {}", ctx.cancelled().await))
+    Ok(format!("requested: {}", ctx.cancelled().await))
 }
 
 fn registry() -> Registry {
@@ -55,7 +55,7 @@ fn registry() -> Registry {
     registry.build().expect("no name twice")
 }
 
-/// How instances stand: `deep terminated`.
+/// Returns the states of instances, such as `deep terminated`.
 async fn states(client: &Client, instances: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for instance in instances {
@@ -66,19 +66,19 @@ async fn states(client: &Client, instances: &[&str]) -> Vec<String> {
 }
 
 async fn running(client: &Client) {
-    let all = ["deep", "deeper", "asked", "left", "apart"];
+    let all = ["deep", "deeper", "requested", "left", "apart"];
     let expected = all.map(|name| format!("{name} running"));
     eventually("all children run", async || states(client, &all).await == expected).await;
 }
 
-/// Children are closed by their policies.
+/// Asserts that the children are closed according to their policies.
 async fn closed(client: &Client, store: &str) {
     for instance in ["deep", "deeper"] {
-        let status = client.wait_for_end(instance, PATIENCE).await.expect("read");
+        let status = client.wait_for_end(instance, WAIT_MAX).await.expect("read");
         assert_eq!(status.name(), "terminated", "{store}: {instance}");
     }
-    let asked: String = client.wait("asked", PATIENCE).await.expect("completed");
-    assert_eq!(asked, "asked: its parent p has ended", "{store}");
+    let requested: String = client.wait("requested", WAIT_MAX).await.expect("completed");
+    assert_eq!(requested, "requested: its parent p has ended", "{store}");
     assert_eq!(states(client, &["left", "apart"]).await, ["left running", "apart running"]);
 }
 
@@ -97,12 +97,12 @@ async fn children_of_an_ended_parent_are_closed_by_their_policies() {
                 _ => client.raise_event("p", "end", &()).await.expect("raised"),
             }
             closed(&client, store.name()).await;
-            runtime.shutdown(PATIENCE).await;
+            runtime.shutdown(WAIT_MAX).await;
         }
     }
 }
 
-/// A tree is closed also where nobody has its code, and while its instances are suspended.
+/// A tree is also closed if no runtime has its code, and while its instances are suspended.
 #[tokio::test]
 async fn terminating_closes_a_tree_without_a_runtime() {
     for store in Store::both().await {
@@ -111,7 +111,7 @@ async fn terminating_closes_a_tree_without_a_runtime() {
         let client = Client::new(node.provider());
         client.start("p", "parent", "").await.expect("started");
         running(&client).await;
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
         assert!(client.suspend("deep", "for a look").await.expect("answered"));
         assert!(client.terminate("p", "enough").await.expect("ended"));
         let all = ["p", "deep", "deeper"];
@@ -120,14 +120,14 @@ async fn terminating_closes_a_tree_without_a_runtime() {
     }
 }
 
-/// One that hears nothing of what others over the same store write.
+/// Creates a provider that receives no hints of other providers over the same store.
 fn provider(store: Arc<dyn FlowBackend>) -> Arc<StoreProvider> {
     Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
 }
 
-/// Its first turn starts children after the caller has read that it is pending.
+/// The first turn starts children after the caller has read that the instance is pending.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
+async fn an_instance_that_begins_during_its_termination_leaves_no_child() {
     for store in Store::both().await {
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
@@ -147,20 +147,21 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
                 tokio::task::block_in_place(|| handle.block_on(turns));
             }
         }));
-        // What closes the children comes with the end: nothing that fails after it loses that.
+        // The message that closes the children is written with the end, so a later failure does not
+        // lose it.
         faulting.fail_operation("enqueue", 1, Fault::Before);
         assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
-        // A new provider: the other one hears nothing of what this client has written.
+        // A new provider is used, because the other one receives no hints of this client's writes.
         let runtime = Runtime::start(provider(inner), registry()).await.expect("started");
         closed(&runtime.client(), store.name()).await;
         runtime.shutdown(Duration::ZERO).await;
     }
 }
 
-/// Nothing is there when the caller reads, and it runs when the store is asked: one that the caller
-/// knows nothing of is not ended, and so none of its children is left without a parent.
+/// There is no instance when the caller reads, and it runs when the store would be called. The
+/// caller does not know it and must not end it, or its children would be left without a parent.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
+async fn an_instance_started_during_a_termination_of_its_id_continues() {
     for store in Store::both().await {
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
@@ -183,7 +184,7 @@ async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
             }
         }));
         assert!(!client.terminate("p", "enough").await.expect("answered"), "{}", store.name());
-        // The store was not asked: it begins now.
+        // The store was not called; the instance begins now.
         if faulting.calls().iter().all(|call| *call != "terminate") {
             begin(elsewhere).await;
         }
@@ -192,18 +193,18 @@ async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
 }
 
 #[tokio::test]
-async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
+async fn children_of_a_poisoned_parent_are_closed_by_their_policies() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
         let client = Client::new(node.provider());
         client.start("p", "parent", "").await.expect("started");
         running(&client).await;
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
         client.raise_event("p", "end", &()).await.expect("raised");
         for _ in 0..2 {
             let (provider, lease) = (node.provider(), Duration::from_secs(60));
-            let turn = provider.fetch_orchestration_item(lease, Some(PATIENCE)).await;
+            let turn = provider.fetch_orchestration_item(lease, Some(WAIT_MAX)).await;
             let turn = turn.expect("fetched").expect("an event waits");
             assert_eq!(turn.instance.as_str(), "p", "{}", store.name());
             let given = provider.abandon_orchestration_item(&turn.lock_token, None, false).await;
@@ -212,24 +213,24 @@ async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
         let options = RuntimeOptions { attempts_max: 1, ..RuntimeOptions::default() };
         let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
         let runtime = runtime.expect("started");
-        let error = client.wait::<()>("p", PATIENCE).await.expect_err("given up");
+        let error = client.wait::<()>("p", WAIT_MAX).await.expect_err("given up");
         assert!(error.to_string().contains("was given up"), "{}: {error}", store.name());
         closed(&client, store.name()).await;
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
-/// Starts children whose ids others have, and one that is given up at once.
+/// Starts children whose ids are in use, and one that is dropped at once.
 async fn thief(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     let child = |name: &'static str| ctx.child::<_, ()>("idler", ()).id(name);
     let _terminated = child("theirs").start();
-    let _asked = child("others").close_policy(ClosePolicy::RequestCancel).start();
+    let _requested = child("others").close_policy(ClosePolicy::RequestCancel).start();
     drop(child("never").close_policy(ClosePolicy::RequestCancel).start());
     ctx.sleep(Duration::ZERO).await;
     Ok(())
 }
 
-/// Waits until so many messages are left and nobody holds a turn.
+/// Waits until this number of messages is left and no turn is leased.
 async fn settled(client: &Client, messages: u64) {
     let settled = async || {
         let depths = client.depths().await.expect("read");
@@ -238,8 +239,8 @@ async fn settled(client: &Client, messages: u64) {
     eventually("no other turn is left", settled).await;
 }
 
-/// Whose id was taken by another instance is not closed. Those are suspended, so that the starts of
-/// the children wait, and the closing turn comes before they are refused.
+/// An instance that uses the id of a child is not closed. These instances are suspended, so that
+/// the starts of the children wait, and the closing turn comes before they are refused.
 #[tokio::test]
 async fn only_own_children_are_closed() {
     let strangers = ["theirs", "others"];
@@ -260,8 +261,9 @@ async fn only_own_children_are_closed() {
             assert!(client.suspend(stranger, "for a look").await.expect("answered"));
         }
         client.start("t", "thief", &()).await.expect("started");
-        client.wait::<()>("t", PATIENCE).await.expect("completed");
-        // The starts of two children; no request to cancel, and not that to close children.
+        client.wait::<()>("t", WAIT_MAX).await.expect("completed");
+        // The starts of two children are left, but no cancellation request and no message to close
+        // children.
         settled(&client, 2).await;
         for stranger in strangers {
             assert!(client.resume(stranger).await.expect("answered"), "{}", store.name());
@@ -271,13 +273,13 @@ async fn only_own_children_are_closed() {
         let all = ["theirs", "others", "never"];
         let expected = all.map(|name| format!("{name} running"));
         assert_eq!(states(&client, &all).await, expected, "{}", store.name());
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
-/// The child is deleted and its id is taken after the caller has read whose child it is.
+/// The child is deleted and its id is used again after the caller has read the child's parent.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
+async fn an_instance_that_takes_the_id_of_a_child_is_not_cancelled() {
     for store in Store::both().await {
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
@@ -291,29 +293,34 @@ async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
         let first = Mutex::new(Some((elsewhere, taken.clone())));
         faulting.mutate(Box::new(move |write| {
             if let FlowWrite::Enqueue(envelopes) = write
-                && envelopes.iter().any(|envelope| envelope.instance.as_str() == "asked")
+                && envelopes.iter().any(|envelope| envelope.instance.as_str() == "requested")
                 && let Some((elsewhere, taken)) = first.lock().take()
             {
                 let take = async {
                     let client = Client::new(elsewhere);
-                    client.delete("asked", true).await.expect("deleted");
-                    client.start("asked", "polite", &()).await.expect("started");
+                    client.delete("requested", true).await.expect("deleted");
+                    client.start("requested", "polite", &()).await.expect("started");
                     taken.store(true, Ordering::SeqCst);
                 };
                 tokio::task::block_in_place(|| handle.block_on(take));
             }
         }));
         assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
-        assert!(taken.load(Ordering::SeqCst), "{}: nobody was asked", store.name());
-        // A new provider: the other one hears nothing of what this client has written.
+        assert!(taken.load(Ordering::SeqCst), "{}: no request was made", store.name());
+        // A new provider is used, because the other one receives no hints of this client's writes.
         let runtime = Runtime::start(provider(inner), registry()).await.expect("started");
         settled(&client, 0).await;
-        assert_eq!(states(&client, &["asked"]).await, ["asked running"], "{}", store.name());
-        runtime.shutdown(PATIENCE).await;
+        assert_eq!(
+            states(&client, &["requested"]).await,
+            ["requested running"],
+            "{}",
+            store.name()
+        );
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
-/// The lease is long: what the activity hears of the end does not come from its renewal.
+/// The lease is long, so the activity does not learn of the end by its renewal.
 #[tokio::test]
 async fn activity_of_a_terminated_instance_is_cancelled_before_its_lease_is_renewed() {
     for store in Store::both().await {
@@ -322,9 +329,9 @@ async fn activity_of_a_terminated_instance_is_cancelled_before_its_lease_is_rene
         let endless = move |ctx: ActivityContext, (): ()| {
             let (begun, ended) = (begun.clone(), ended.clone());
             async move {
-                begun.send(()).expect("somebody listens");
+                begun.send(()).expect("the test receives");
                 ctx.cancelled().await;
-                ended.send(()).expect("somebody listens");
+                ended.send(()).expect("the test receives");
                 Ok::<_, FlowError>(())
             }
         };
@@ -340,21 +347,21 @@ async fn activity_of_a_terminated_instance_is_cancelled_before_its_lease_is_rene
         let node = store.node(LongPollConfig::default()).await;
         let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
         let runtime = runtime.expect("started");
-        // Another node ends it: the hint comes from there.
+        // Another node terminates the instance and sends the hint.
         let client = store.client().await;
         for instance in ["a", "b"] {
             client.start(instance, "caller", &()).await.expect("started");
             begins.recv().await.expect("the activity runs");
             assert!(client.terminate(instance, "enough").await.expect("ended"));
-            let told = tokio::time::timeout(PATIENCE, ends.recv()).await;
-            told.unwrap_or_else(|_| panic!("{}: it was not cancelled", store.name()));
+            let reported = tokio::time::timeout(WAIT_MAX, ends.recv()).await;
+            reported.unwrap_or_else(|_| panic!("{}: it was not cancelled", store.name()));
         }
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
 #[tokio::test]
-async fn every_parent_of_a_terminated_child_learns_of_it() {
+async fn every_parent_of_a_terminated_child_is_notified() {
     async fn waits(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
         match ctx.child::<_, ()>("unknown", ()).id("the-child").await {
             Err(error) if error.kind == FailureKind::Terminated => Ok(error.message),
@@ -373,11 +380,11 @@ async fn every_parent_of_a_terminated_child_learns_of_it() {
         }
         let both = async || states(&client, &["p", "q"]).await == ["p running", "q running"];
         eventually("both have started it", both).await;
-        assert!(client.terminate("the-child", "nobody has the code").await.expect("ended"));
+        assert!(client.terminate("the-child", "no runtime has the code").await.expect("ended"));
         for parent in ["p", "q"] {
-            let told: String = client.wait(parent, PATIENCE).await.expect("completed");
-            assert!(told.contains("nobody has the code"), "{}: {told}", store.name());
+            let reported: String = client.wait(parent, WAIT_MAX).await.expect("completed");
+            assert!(reported.contains("no runtime has the code"), "{}: {reported}", store.name());
         }
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What an orchestration costs in PostgreSQL, counted by the server itself.
+//! Tests of the number of statements of an orchestration, as counted by the PostgreSQL server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,22 +17,22 @@ async fn greeting(ctx: OrchestrationContext, name: String) -> Result<String, Flo
     ctx.call(greet, name).await
 }
 
-/// Statements on the schema that clients sent to this database, with their calls.
+/// Returns the statements of clients on the schema, with their numbers of calls.
 async fn statements(database: &Database) -> BTreeMap<String, i64> {
     let mut statements = database.0.statements().await;
     statements.retain(|(sql, _)| sql.contains("\"wakeline"));
     statements.into_iter().collect()
 }
 
-/// What was called since, without the sweeps.
+/// Returns the calls in between, without sweeps.
 fn since(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
     let calls = after.iter().map(|(sql, calls)| (sql, calls - before.get(sql).unwrap_or(&0)));
     let calls = calls.filter(|(sql, calls)| *calls > 0 && !sql.contains("flow_sweep"));
     calls.map(|(sql, calls)| (sql.clone(), calls)).collect()
 }
 
-/// Waits until a node hears others, at which all of its dispatchers look once, and then asks
-/// nothing for a second.
+/// Waits until a node listens to others, at which all its dispatchers look once, and until it has
+/// then sent no statement for a second.
 async fn settled(database: &Database) {
     eventually("it has joined and is silent", async || {
         let before = statements(database).await;
@@ -47,7 +47,7 @@ async fn settled(database: &Database) {
 async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    // A busy machine may answer late; that must not look like trouble, which would poll.
+    // A late answer of a busy machine must not start degraded polling.
     let long_poll = LongPollConfig {
         notify_delivery_timeout: Duration::from_secs(60),
         ..LongPollConfig::default()
@@ -73,10 +73,10 @@ async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
         calls.values().sum::<i64>() >= 4
     })
     .await;
-    // Whoever polled would be seen by now.
+    // A node that polls would have been noticed by now.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let calls = since(&before, &statements(database).await);
-    // Each is a transaction of its own: there is no BEGIN among them.
+    // Each statement is its own transaction: there is no BEGIN among them.
     assert_eq!(calls.values().sum::<i64>(), 4, "{calls:#?}");
     let said: String = runtime.client().wait("g", Duration::from_secs(10)).await.expect("ended");
     assert_eq!(said, "hello ann");

@@ -1,5 +1,5 @@
-//! Every example, killed with SIGKILL at every persisted transition and started again: it always
-//! comes to the same end. Activities may run twice, their results count once.
+//! Kills every example with SIGKILL at every persisted transition and starts it again: the result
+//! is always the same. Activities may run twice, but their results count once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use wakeline::{Client, EventKind};
 
 use crate::support::Store;
 
-/// Short, so that a killed program's work is soon free again.
+/// Short, so that the leases of a killed program end soon.
 const LEASE_MS: &str = "300";
-/// More transitions than any example makes.
+/// A number of transitions that no example reaches.
 const TRANSITIONS_MAX: u32 = 200;
 
 pub(crate) struct Example {
@@ -41,7 +41,7 @@ impl Example {
         &self.store
     }
 
-    /// The program, for one instance.
+    /// Returns the command that runs the program for one instance.
     pub(crate) fn command(&self, instance: &str) -> Command {
         let mut program = Command::new(&self.path);
         program.args(self.store.flags()).arg(instance).stdin(Stdio::null());
@@ -50,7 +50,7 @@ impl Example {
         program
     }
 
-    /// Runs the program; `kill` is where it kills itself.
+    /// Runs the program; `kill` is the transition at which it kills itself.
     fn run(&self, instance: &str, kill: Option<&str>) -> Output {
         let mut program = self.command(instance);
         if let Some(kill) = kill {
@@ -59,7 +59,7 @@ impl Example {
         program.output().expect("it runs")
     }
 
-    /// What the program printed, if it ended well.
+    /// Returns what the program printed, if it succeeded.
     fn result(&self, instance: &str, kill: Option<&str>) -> Option<String> {
         use std::os::unix::process::ExitStatusExt;
         let output = self.run(instance, kill);
@@ -71,7 +71,7 @@ impl Example {
         Some(String::from_utf8(output.stdout).expect("text").trim().to_owned())
     }
 
-    /// Kills at every transition; returns how often.
+    /// Kills the program at every transition, and returns the number of kills.
     fn kill_everywhere(&self, expected: &str) -> u32 {
         assert_eq!(self.result("undisturbed", None).as_deref(), Some(expected));
         let mut kills = 0;
@@ -103,7 +103,7 @@ fn read_lines(path: &Path) -> Vec<String> {
     text.lines().map(ToOwned::to_owned).collect()
 }
 
-/// No operation of the instance, or of one below it, has ended twice.
+/// Asserts that no operation of the instance or of its descendants has ended twice.
 async fn ended_once(client: &Client, instance: &str) {
     for member in client.tree(instance).await.expect("a tree") {
         for execution in client.executions(member.as_str()).await.expect("executions") {
@@ -169,7 +169,7 @@ macro_rules! examples {
 }
 
 examples! {
-    function_chain gives r#""seat 7, paid, confirmed""#,
+    function_chain gives r#""ticket 7, paid, confirmed""#,
     fan_out_fan_in gives "11",
     human_approval gives r#""120 euros, approved by the director""#,
     saga gives concat!(

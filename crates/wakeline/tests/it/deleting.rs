@@ -1,4 +1,4 @@
-//! Who waits for an instance learns that it was deleted, in every process.
+//! Tests that waiters for an instance are notified of its deletion in every process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use wakeline::{Client, ClientError, LongPollConfig};
 
 use crate::support::{Node, Store, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Nothing but a hint ends a wait on it within the test.
+/// Creates a node on which only a hint ends a wait within the test.
 async fn node(store: &Store) -> Node {
     let hour = Duration::from_secs(3600);
     let long_poll = LongPollConfig {
@@ -21,10 +21,10 @@ async fn node(store: &Store) -> Node {
     store.node(long_poll).await
 }
 
-/// Starts an instance, which nobody runs, and waits for its end, until a time.
+/// Starts an instance that no runtime runs, and waits for its end until a time.
 async fn waiting(node: &Node, id: &str, until: Instant) -> JoinHandle<Result<(), ClientError>> {
     let client = Arc::new(Client::new(node.provider()));
-    client.start(id, "nobody", &()).await.expect("started");
+    client.start(id, "unregistered", &()).await.expect("started");
     let (id, left) = (id.to_owned(), until.saturating_duration_since(Instant::now()));
     let wait = tokio::spawn(async move { client.wait::<()>(&id, left).await });
     let parked = async || {
@@ -44,19 +44,19 @@ async fn is_gone(wait: JoinHandle<Result<(), ClientError>>, store: &Store) {
 async fn deletion_by_another_process_ends_waits() {
     for store in Store::both().await {
         let (a, b) = (node(&store).await, store.client().await);
-        let wait = waiting(&a, "i", Instant::now() + PATIENCE).await;
+        let wait = waiting(&a, "i", Instant::now() + WAIT_MAX).await;
         assert_eq!(b.delete("i", true).await.expect("deleted").instances, 1);
         is_gone(wait, &store).await;
     }
 }
 
-/// Its program ends right after the deletion: nothing is left to send the hint later.
+/// The program ends right after the deletion, so nothing could send the hint later.
 #[tokio::test]
 async fn deletion_by_a_program_that_ends_at_once_ends_waits() {
     for store in Store::both().await {
         let a = node(&store).await;
-        // Sooner or later a deletion is noticed without its hint: not twenty times in a row.
-        let until = Instant::now() + PATIENCE;
+        // A deletion may be noticed by chance without its hint, but not twenty times in a row.
+        let until = Instant::now() + WAIT_MAX;
         for round in 0..20 {
             let id = format!("{round}");
             let wait = waiting(&a, &id, until).await;

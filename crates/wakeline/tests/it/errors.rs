@@ -1,4 +1,4 @@
-//! What errors tell: where they come from, and what was expected.
+//! Tests that errors name their origin and the expected type.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeline::{
 
 use crate::support::Store;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 async fn charge(_: ActivityContext, (): ()) -> Result<(), FlowError> {
     Err(FlowError::application("card declined"))
@@ -50,7 +50,7 @@ async fn errors_name_the_child_the_activity_and_the_attempt() {
     let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
     let client = runtime.client();
     client.start("o", "order", &()).await.expect("started");
-    let error: FlowError = client.wait("o", PATIENCE).await.expect("completed");
+    let error: FlowError = client.wait("o", WAIT_MAX).await.expect("completed");
     assert_eq!(
         error.to_string(),
         "child ship (instance ship-7): activity charge (attempt 2): card declined"
@@ -61,10 +61,10 @@ async fn errors_name_the_child_the_activity_and_the_attempt() {
         panic!("{:?}", error.origin)
     };
     assert_eq!(instance.as_str(), "ship-7");
-    let failed = client.wait::<()>("ship-7", PATIENCE).await.expect_err("it failed");
+    let failed = client.wait::<()>("ship-7", WAIT_MAX).await.expect_err("it failed");
     let words = "instance ship-7 failed: activity charge (attempt 2): card declined";
     assert_eq!(failed.to_string(), words);
-    runtime.shutdown(PATIENCE).await;
+    runtime.shutdown(WAIT_MAX).await;
 }
 
 #[tokio::test]
@@ -74,10 +74,10 @@ async fn wrong_input_names_the_activity_and_the_expected_type() {
     let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
     let client = runtime.client();
     client.start("m", "misled", &()).await.expect("started");
-    let error: FlowError = client.wait("m", PATIENCE).await.expect("completed");
+    let error: FlowError = client.wait("m", WAIT_MAX).await.expect("completed");
     assert_eq!(error.kind, FailureKind::Codec);
     let text = error.to_string();
     assert!(text.starts_with("activity sum (attempt 1): the input cannot be decoded as"), "{text}");
     assert!(text.contains("Vec<u32>") && text.contains("invalid type: string"), "{text}");
-    runtime.shutdown(PATIENCE).await;
+    runtime.shutdown(WAIT_MAX).await;
 }

@@ -1,4 +1,4 @@
-//! Mailboxes that hold more than a turn takes: everything that was accepted is delivered, in order.
+//! Tests that mailboxes with more messages than a turn takes are delivered completely and in order.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use wakeline_store::flow::{EnqueueOutcome, FlowStore, Visible};
 
 use crate::support::{Node, Store};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const EVENTS: u32 = 5_000;
 
-/// Takes all events, and returns how many came and whether they were in order.
+/// Takes all events, and returns their number and whether they were in order.
 async fn collect(ctx: OrchestrationContext, len: u32) -> Result<(u32, bool), FlowError> {
     let mut in_order = true;
     for n in 0..len {
@@ -23,7 +23,7 @@ async fn collect(ctx: OrchestrationContext, len: u32) -> Result<(u32, bool), Flo
     Ok((len, in_order))
 }
 
-/// The same, a hundred events in each execution.
+/// Takes all events, a hundred in each execution.
 async fn looping(ctx: OrchestrationContext, taken: (u32, bool)) -> Result<(u32, bool), FlowError> {
     let (mut len, mut in_order) = taken;
     for _ in 0..100 {
@@ -68,7 +68,7 @@ async fn raise(node: &Node, instance: &str) {
     assert!(reply.outcomes.iter().all(|outcome| *outcome == EnqueueOutcome::Queued));
 }
 
-/// How many events an execution was handed by the one before.
+/// Returns how many events an execution got from the previous one.
 async fn carried(node: &Node, instance: &str, execution: u64) -> usize {
     let instance = InstanceId::new(instance).expect("valid");
     let history = node.provider().read(&instance, Some(execution)).await.expect("read");
@@ -86,23 +86,23 @@ async fn events_before_the_start_all_arrive_in_order() {
         let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
         let client = runtime.client();
         client.start("early", "collect", &EVENTS).await.expect("started");
-        let taken: (u32, bool) = client.wait("early", PATIENCE).await.expect("completed");
+        let taken: (u32, bool) = client.wait("early", WAIT_MAX).await.expect("completed");
         assert_eq!(taken, (EVENTS, true), "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }
 
 #[tokio::test]
-async fn executions_that_continue_as_new_take_all_events_in_order() {
+async fn executions_that_continue_as_new_receive_all_events_in_order() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         raise(&node, "loop").await;
         let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
         let client = runtime.client();
         client.start("loop", "looping", &(0, true)).await.expect("started");
-        let taken: (u32, bool) = client.wait("loop", PATIENCE).await.expect("completed");
+        let taken: (u32, bool) = client.wait("loop", WAIT_MAX).await.expect("completed");
         assert_eq!(taken, (EVENTS, true), "{}", store.name());
-        // No execution has taken more out of the mailbox than it waited for in one turn.
+        // No execution took more events out of the mailbox than it awaited in one turn.
         for execution in 1..=u64::from(EVENTS / 100) {
             let carried = carried(&node, "loop", execution).await;
             assert!(carried <= 1_000, "{}: {carried} in execution {execution}", store.name());
@@ -122,13 +122,13 @@ async fn large_events_before_the_start_all_arrive() {
             client.raise_event_early("large", "large", &text).await.expect("accepted");
         }
         client.start("large", "large", &()).await.expect("started");
-        let bytes: usize = client.wait("large", PATIENCE).await.expect("completed");
+        let bytes: usize = client.wait("large", WAIT_MAX).await.expect("completed");
         assert_eq!(bytes, 3 * text.len(), "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }
 
-/// A start that has to wait is no reason to drop what came before it.
+/// Events that arrive before a delayed start are not dropped.
 #[tokio::test]
 async fn events_are_kept_for_a_start_that_is_not_visible_yet() {
     for store in Store::both().await {
@@ -140,15 +140,15 @@ async fn events_are_kept_for_a_start_that_is_not_visible_yet() {
         let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
         let client = runtime.client();
         client.raise_event("later", "n", &0).await.expect("accepted");
-        let taken: (u32, bool) = client.wait("later", PATIENCE).await.expect("completed");
+        let taken: (u32, bool) = client.wait("later", WAIT_MAX).await.expect("completed");
         assert_eq!(taken, (1, true), "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }
 
-/// An id that was raised for by mistake can be found, looked at and removed.
+/// The mailbox of an id that was used by mistake can be found, read and removed.
 #[tokio::test]
-async fn events_of_ids_that_were_never_started_are_seen_and_can_be_removed() {
+async fn events_of_ids_never_started_can_be_listed_and_removed() {
     for store in Store::both().await {
         let client = store.client().await;
         client.raise_event_early("order-7", "paid", &1).await.expect("accepted");
@@ -159,9 +159,9 @@ async fn events_of_ids_that_were_never_started_are_seen_and_can_be_removed() {
             listed.iter().map(|one| (one.instance.as_str(), one.messages)).collect();
         assert_eq!(listed, [("order-7", 2), ("ordre-8", 1)], "{}", store.name());
         let items = client.mailbox("order-7", 10).await.expect("read");
-        let told: Vec<_> = items.iter().map(|item| (item.kind, item.name.as_deref())).collect();
+        let reported: Vec<_> = items.iter().map(|item| (item.kind, item.name.as_deref())).collect();
         let expected = [("event", Some("paid")), ("event", Some("shipped"))];
-        assert_eq!(told, expected, "{}", store.name());
+        assert_eq!(reported, expected, "{}", store.name());
         assert_eq!(items[1].data, Json::of(&2).ok());
         assert!(client.delete("ordre-8", true).await.expect("answered").running.is_empty());
         client.start("order-7", "collect", &2).await.expect("started");
@@ -176,7 +176,7 @@ async fn events_of_ids_that_were_never_started_are_seen_and_can_be_removed() {
 }
 
 #[tokio::test]
-async fn view_shows_mailboxes_of_ids_that_were_never_started() {
+async fn the_view_shows_mailboxes_of_ids_never_started() {
     let store = Store::postgres().await;
     let client = store.client().await;
     client.raise_event_early("order-7", "paid", &1).await.expect("accepted");

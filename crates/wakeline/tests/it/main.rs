@@ -1,12 +1,12 @@
-//! Orchestrations as users run them: on real stores, in real processes.
+//! Tests of orchestrations as users run them: on real stores and in real processes.
 
 mod closing;
 mod commits;
 mod crash;
 mod deleting;
+mod designs;
 mod errors;
-mod leftovers;
-mod lives;
+mod interrupted_deletions;
 mod mailboxes;
 mod model;
 mod modes;
@@ -14,7 +14,7 @@ mod pending;
 mod program;
 mod refusals;
 mod retries;
-mod seeds;
+mod reused_ids;
 mod shutdown;
 mod skew;
 mod sleepers;

@@ -1,5 +1,5 @@
-//! What one event costs in each wake mode, counted: the tables of the design that the modes come
-//! from, on 1, 3 and 10 nodes.
+//! Counts the cost of one event in each wake mode on 1, 3 and 10 nodes, as in the tables of the
+//! design on which the modes are based.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use wakeline::{
 use crate::support::Database;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// When a node looks again for what a rival held on to: long after that rival has finished, and
-/// before [`Database::silent`] takes the nodes to be silent.
+/// The time after which a node looks again for a row that another one had locked: long after that
+/// one has finished, and before [`Database::silent`] considers the nodes silent.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// A busy machine may answer late, and nothing but hints may wake anybody.
+/// Allows late answers of a busy machine, and makes sure that only hints wake waiters.
 fn patient() -> LongPollConfig {
     LongPollConfig {
         fallback_poll_interval: LONG,
@@ -28,7 +28,7 @@ fn patient() -> LongPollConfig {
     }
 }
 
-/// The same, with second looks that can be told apart.
+/// The same, with second looks that can be counted separately.
 fn counted() -> LongPollConfig {
     LongPollConfig { timer_grace_period: SECOND_LOOK, ..patient() }
 }
@@ -51,32 +51,32 @@ impl Node {
 
     fn fetch(&mut self) {
         let provider = Arc::clone(&self.provider);
-        // The end of a lease is looked at; that must not come while something is counted.
+        // The hub looks at the end of a lease, which must not happen while something is counted.
         let fetch = async move { provider.fetch_orchestration_item(LONG, Some(LONG)).await };
         self.fetching.spawn(async move { fetch.await.expect("fetched") });
     }
 }
 
-/// Waits until one of the dispatchers has something, and which node it is on.
+/// Waits until one of the dispatchers has an item, and returns its node.
 async fn handled(nodes: &mut [Node]) -> usize {
     let fetching = nodes.iter_mut().enumerate().map(|(place, node)| {
         Box::pin(async move {
             let fetched = node.fetching.join_next().await.expect("some wait");
-            assert!(fetched.expect("no panic").is_some(), "nobody comes back with nothing");
+            assert!(fetched.expect("no panic").is_some(), "no fetch returns empty");
             place
         })
     });
     futures_util::future::select_all(fetching).await.0
 }
 
-/// What one event made the nodes do.
+/// The work that one event caused on the nodes.
 struct Cost {
-    /// Waiters that the event's hint woke; in Fused mode lines.
+    /// The number of waiters that the hint of the event woke; of lines in Fused mode.
     woken: u64,
-    /// Claims. One that met a rival's open transaction may come back a moment later; those second
-    /// looks are not among them.
+    /// The number of claims, without second looks. A claim that met an open transaction of another
+    /// node may be repeated shortly afterwards.
     claims: u64,
-    /// Those second looks.
+    /// The number of second looks.
     again: u64,
 }
 
@@ -90,8 +90,8 @@ impl Cost {
         })
     }
 
-    /// One claim of each node. A claim that meets the winner's open transaction waits 50 ms for
-    /// it. Should that not be enough its node looks again, once: everybody but the winner.
+    /// Asserts one claim of each node. A claim that meets the winner's open transaction waits 50 ms
+    /// for it. If that is not enough, each node except the winner looks again once.
     fn assert_one_of_each(&self, nodes: u64) {
         assert_eq!((self.woken, self.claims), (nodes, nodes));
         assert!(self.again < nodes, "{} second looks", self.again);
@@ -106,7 +106,7 @@ impl Cost {
     }
 }
 
-/// One event that comes from elsewhere.
+/// Measures the cost of one event from another node.
 async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
     let database = Database::create().await;
     let client = Client::new(Arc::new(database.node(patient()).await));
@@ -114,7 +114,7 @@ async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
     for _ in 0..nodes {
         all.push(Node::start(&database, dispatchers, mode).await);
     }
-    // Once for everybody to know each other, and the names.
+    // A first event, so that all nodes are connected and know the names.
     client.start("warm", "event", &()).await.expect("started");
     let winner = handled(&mut all).await;
     all[winner].fetch();
@@ -129,7 +129,7 @@ async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
          {statements} statements",
         cost.woken, cost.claims, cost.again
     );
-    // A claim that found nothing but a rival's row is repeated once, in a statement of its own.
+    // A claim that found only a row locked by another node is repeated once, in another statement.
     let statements = u64::try_from(statements).expect("a count");
     assert!(statements <= 2 * (cost.claims + cost.again), "{statements} statements");
     cost
@@ -140,18 +140,18 @@ async fn in_broadcast_every_dispatcher_claims() {
     for (nodes, dispatchers, expected) in [(1, 4, 4), (3, 4, 12), (10, 8, 80)] {
         let cost = cost(nodes, dispatchers, WakeMode::Broadcast).await;
         assert_eq!(cost.woken, expected);
-        // Where a rival's transaction stayed open so long that it was looked at again, everybody
-        // but the winner does so, once; those who claimed at that moment claim once more.
+        // If a transaction stayed open so long that the others look again, all dispatchers except
+        // the winner do so once; those that claimed at that time claim once more.
         assert!(cost.again < expected, "{} second looks", cost.again);
         let most = if cost.again == 0 { expected } else { 2 * expected };
         assert!((expected..=most).contains(&cost.claims), "{} claims", cost.claims);
     }
 }
 
-/// What a runtime's dispatchers do for one event that comes from elsewhere, after it was so busy
-/// that it fetched ahead.
+/// Counts the wakes of a runtime for one event from another node, after it was so busy that it
+/// fetched ahead.
 #[tokio::test]
-async fn after_busy_times_an_event_wakes_the_dispatchers_of_a_runtime_and_no_more() {
+async fn after_a_busy_period_an_event_wakes_only_one_fetch_per_dispatcher() {
     for (mode, expected) in [(WakeMode::Broadcast, 4), (WakeMode::Compete, 1)] {
         let database = Database::create().await;
         let client = Client::new(Arc::new(database.node(patient()).await));
@@ -160,7 +160,7 @@ async fn after_busy_times_an_event_wakes_the_dispatchers_of_a_runtime_and_no_mor
         let code = async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(());
         let registry = Registry::builder().orchestration("event", code).build();
         let provider = Arc::new(waiting.clone());
-        let runtime = Runtime::start(provider, registry.expect("no name twice")).await;
+        let runtime = Runtime::start(provider, registry.expect("no duplicate names")).await;
         let runtime = runtime.expect("started");
         let busy = (0..200).map(|round| {
             let (client, id) = (&client, format!("busy-{round}"));
@@ -186,20 +186,20 @@ async fn after_busy_times_an_event_wakes_the_dispatchers_of_a_runtime_and_no_mor
 #[tokio::test]
 async fn in_compete_one_dispatcher_of_each_node_claims() {
     for (nodes, dispatchers, expected) in [(1, 4, 1), (3, 4, 3), (10, 8, 10)] {
-        // Its claim says that there is no more, so nobody else is woken.
+        // The claim reports that there is no more, so no other dispatcher is woken.
         cost(nodes, dispatchers, WakeMode::Compete).await.assert_one_of_each(expected);
     }
 }
 
 #[tokio::test]
-async fn in_fused_one_claim_of_each_node_is_for_all_its_dispatchers() {
+async fn in_fused_one_claim_of_each_node_serves_all_its_dispatchers() {
     for (nodes, dispatchers, expected) in [(1, 4, 1), (3, 4, 3), (10, 8, 10)] {
         cost(nodes, dispatchers, WakeMode::Fused).await.assert_one_of_each(expected);
     }
 }
 
 #[tokio::test]
-async fn an_event_of_the_own_node_is_leased_in_its_own_commit_without_a_claim() {
+async fn an_event_of_the_own_node_is_leased_on_insert_without_a_claim() {
     let database = Database::create().await;
     let mut all = Vec::new();
     for _ in 0..3 {

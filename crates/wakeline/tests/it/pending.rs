@@ -1,4 +1,4 @@
-//! Instances that wait for their first turn: they are seen, and can be ended.
+//! Tests that instances waiting for their first turn are listed and can be terminated.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wakeline_store::flow::{InstanceState, ListInstances};
 
 use crate::support::{Store, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Waits for a child that no runtime has code for.
 async fn parent(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
@@ -21,11 +21,11 @@ async fn pending(client: &Client) -> Vec<String> {
     let states = vec![InstanceState::Pending];
     let filter = ListInstances { states, limit: 10, ..ListInstances::default() };
     let (instances, _) = client.list(filter).await.expect("listed");
-    let told = instances.iter().map(|one| {
+    let reported = instances.iter().map(|one| {
         let reason = one.suspended.as_deref().unwrap_or("free");
         format!("{} {} {reason}", one.instance, one.name)
     });
-    told.collect()
+    reported.collect()
 }
 
 #[tokio::test]
@@ -44,26 +44,26 @@ async fn pending_instance_is_listed_with_the_reason_of_its_suspension() {
 }
 
 #[tokio::test]
-async fn terminated_pending_instance_has_ended_and_its_waiters_learn_of_it() {
+async fn terminating_a_pending_instance_ends_it_and_notifies_its_waiters() {
     for store in Store::both().await {
         let client = store.client().await;
         client.start("a", "unknown", &()).await.expect("started");
         let waiting = {
             let client = client.clone();
-            tokio::spawn(async move { client.wait::<()>("a", PATIENCE).await })
+            tokio::spawn(async move { client.wait::<()>("a", WAIT_MAX).await })
         };
-        assert!(client.terminate("a", "nobody has the code").await.expect("answered"));
+        assert!(client.terminate("a", "no runtime has the code").await.expect("answered"));
         let status = client.status("a").await.expect("read");
         assert_eq!(status.name(), "terminated", "{}", store.name());
         assert!(pending(&client).await.is_empty(), "{}", store.name());
         let error = waiting.await.expect("no panic").expect_err("it was ended");
-        assert!(error.to_string().contains("nobody has the code"), "{}: {error}", store.name());
+        assert!(error.to_string().contains("no runtime has the code"), "{}: {error}", store.name());
         assert!(!client.terminate("a", "again").await.expect("answered"));
     }
 }
 
 #[tokio::test]
-async fn parent_learns_that_its_pending_child_was_terminated() {
+async fn the_parent_of_a_terminated_pending_child_is_notified() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let registry = Registry::builder().orchestration("parent", parent);
@@ -74,9 +74,9 @@ async fn parent_learns_that_its_pending_child_was_terminated() {
         client.start("p", "parent", &()).await.expect("started");
         let child = ["the-child unknown free"];
         eventually("the child is pending", async || pending(&client).await == child).await;
-        assert!(client.terminate("the-child", "nobody has the code").await.expect("answered"));
-        let told: String = client.wait("p", PATIENCE).await.expect("completed");
-        assert_eq!(told, "Terminated: nobody has the code", "{}", store.name());
+        assert!(client.terminate("the-child", "no runtime has the code").await.expect("answered"));
+        let reported: String = client.wait("p", WAIT_MAX).await.expect("completed");
+        assert_eq!(reported, "Terminated: no runtime has the code", "{}", store.name());
         let tree = client.tree("p").await.expect("read");
         assert_eq!(tree.len(), 2, "{}: {tree:?}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! What a program hands to the library: state for its activities, keys, filters.
+//! Tests of what a program passes to the library: state for its activities, keys and filters.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wakeline_store::{ConfigureQueue, QueueAdmin};
 
 use crate::support::{Node, Store};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 struct Greeting(String);
 
@@ -32,16 +32,16 @@ async fn activities_get_the_state_of_their_registry() {
     let runtime = Runtime::start(node.provider(), registry).await.expect("started");
     let client = runtime.client();
     client.start("a", "party", "ann").await.expect("started");
-    assert_eq!(client.wait::<String>("a", PATIENCE).await.expect("completed"), "hello ann");
-    runtime.shutdown(PATIENCE).await;
+    assert_eq!(client.wait::<String>("a", WAIT_MAX).await.expect("completed"), "hello ann");
+    runtime.shutdown(WAIT_MAX).await;
 
     let runtime = Runtime::start(node.provider(), code().build().expect("a registry")).await;
     let runtime = runtime.expect("started");
     client.start("b", "party", "bob").await.expect("started");
-    let error = client.wait::<String>("b", PATIENCE).await.expect_err("there is no greeting");
+    let error = client.wait::<String>("b", WAIT_MAX).await.expect_err("there is no greeting");
     let text = error.to_string();
     assert!(text.contains("greet (attempt 1)") && text.contains("program::Greeting"), "{text}");
-    runtime.shutdown(PATIENCE).await;
+    runtime.shutdown(WAIT_MAX).await;
 }
 
 #[test]
@@ -55,7 +55,7 @@ async fn filters_are_sensible_by_default() {
     for store in Store::both().await {
         let client = store.client().await;
         for id in ["a", "b"] {
-            client.start(id, "nobody", &()).await.expect("started");
+            client.start(id, "unregistered", &()).await.expect("started");
         }
         let (all, next) = client.list(ListInstances::default()).await.expect("listed");
         assert_eq!((all.len(), next), (2, None), "{}", store.name());
@@ -100,8 +100,8 @@ async fn orchestrations_push_to_encrypted_queues_with_keys() {
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();
         client.start("s", "sender", &()).await.expect("started");
-        let sent = client.wait::<()>("s", PATIENCE).await;
+        let sent = client.wait::<()>("s", WAIT_MAX).await;
         sent.unwrap_or_else(|error| panic!("{}: {error}", store.name()));
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }

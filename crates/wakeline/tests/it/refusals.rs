@@ -1,5 +1,5 @@
-//! Turns that cannot be committed, and code that panics: the instance is held back with the
-//! reason and goes on after a fix, or the value is one that every store can keep.
+//! Tests of turns that cannot be committed and of code that panics: the instance is suspended with
+//! the reason and continues after a fix. Also tests that extreme values can be stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use wakeline::{
     ActivityContext, Client, EncryptionKeys, FlowError, LongPollConfig, OrchestrationContext,
     Registry, Runtime, select2,
 };
-use wakeline_store::{ConfigureQueue, WholeStore};
+use wakeline_store::{Backend, ConfigureQueue};
 
 use crate::support::{Store, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 async fn nothing(_: ActivityContext, (): ()) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Every extreme that a call accepts.
+/// Uses every extreme value that a call accepts.
 async fn extremes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
     ctx.set_status("half\0way");
     ctx.sleep_until(Timestamp(i64::MIN)).await;
@@ -35,14 +35,14 @@ async fn extremes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError
     Ok(child.expect_err("no version can be that").message)
 }
 
-/// What it pushes can be stored only by a node with encryption keys.
+/// Pushes a message that only a node with encryption keys can store.
 async fn pushes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
     ctx.event::<()>("go").await?;
     ctx.push("secrets", "a secret")?;
     Ok("pushed".to_owned())
 }
 
-/// Code with a defect, which a deploy removes.
+/// Code with a defect that a deployment removes.
 fn defective(defect: Arc<AtomicBool>) -> Registry {
     let broken = Arc::clone(&defect);
     let panics = move |ctx: OrchestrationContext, (): ()| {
@@ -73,7 +73,7 @@ fn defective(defect: Arc<AtomicBool>) -> Registry {
     registry.build().expect("no name twice")
 }
 
-/// Why the instance is held back; waits until it is.
+/// Waits until the instance is suspended, and returns the reason.
 async fn reason(client: &Client, instance: &str) -> String {
     eventually("it is held back", async || {
         let status = client.status(instance).await.expect("a status");
@@ -85,7 +85,7 @@ async fn reason(client: &Client, instance: &str) -> String {
 }
 
 #[tokio::test]
-async fn extreme_times_and_texts_are_kept_or_refused_at_the_call() {
+async fn extreme_times_and_texts_are_stored_or_refused_at_the_call() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let registry = defective(Arc::default());
@@ -94,7 +94,7 @@ async fn extreme_times_and_texts_are_kept_or_refused_at_the_call() {
         client.start("x", "extremes", &()).await.expect("started");
         client.raise_event("x", "go", &1).await.expect("accepted");
         client.raise_event("x", "go", &2).await.expect("accepted");
-        let refusal: String = client.wait("x", PATIENCE).await.expect("completed");
+        let refusal: String = client.wait("x", WAIT_MAX).await.expect("completed");
         assert!(refusal.contains("NUL") || refusal.contains("control"), "{refusal}");
         let status = client.status("x").await.expect("a status");
         let text = status.instance().and_then(|instance| instance.status.clone());
@@ -104,7 +104,7 @@ async fn extreme_times_and_texts_are_kept_or_refused_at_the_call() {
 }
 
 #[tokio::test]
-async fn code_that_panics_and_versions_that_cannot_be_hold_back_and_go_on_after_a_fix() {
+async fn panics_and_invalid_versions_suspend_the_instance_until_a_fix() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let defect = Arc::new(AtomicBool::new(true));
@@ -130,15 +130,15 @@ async fn code_that_panics_and_versions_that_cannot_be_hold_back_and_go_on_after_
         defect.store(false, Ordering::SeqCst);
         for instance in ["p", "c"] {
             assert!(client.resume(instance).await.expect("resumed"));
-            let output: String = client.wait(instance, PATIENCE).await.expect("completed");
+            let output: String = client.wait(instance, WAIT_MAX).await.expect("completed");
             assert_eq!(output, "fixed", "{} {instance}", store.name());
         }
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }
 
-/// Makes a queue whose messages are stored encrypted only.
-async fn make_secrets(store: &dyn WholeStore) {
+/// Creates a queue whose messages are encrypted.
+async fn make_secrets(store: &dyn Backend) {
     let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
     let queue = QueueName::new("secrets").expect("a name");
     let command = ConfigureQueue { queue, namespace: None, task: None, options };
@@ -146,7 +146,7 @@ async fn make_secrets(store: &dyn WholeStore) {
 }
 
 #[tokio::test]
-async fn a_turn_that_cannot_be_committed_holds_back_and_goes_on_after_a_fix() {
+async fn a_turn_that_cannot_be_committed_suspends_the_instance_until_a_fix() {
     for store in Store::both().await {
         let keys = EncryptionKeys::generate("k").expect("random");
         let keys = || Arc::new(EncryptionKeys::parse(&keys).expect("a key"));
@@ -165,7 +165,7 @@ async fn a_turn_that_cannot_be_committed_holds_back_and_goes_on_after_a_fix() {
         }
         without.use_keys(keys());
         assert!(client.resume("s").await.expect("answered"), "{}", store.name());
-        let output: String = client.wait("s", PATIENCE).await.expect("completed");
+        let output: String = client.wait("s", WAIT_MAX).await.expect("completed");
         assert_eq!(output, "pushed", "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }

@@ -1,4 +1,4 @@
-//! Activities that are tried again are seen.
+//! Tests that activities waiting for a retry can be listed.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn order(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
 }
 
 #[tokio::test]
-async fn retried_activity_shows_attempts_last_error_and_next_try() {
+async fn a_retried_activity_shows_attempts_last_error_and_next_attempt() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let registry = Registry::builder().orchestration("order", order).activity("charge", charge);

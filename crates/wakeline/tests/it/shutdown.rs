@@ -1,4 +1,4 @@
-//! Runtimes that end under load leave nothing to its lease.
+//! Tests that runtimes that shut down under load leave nothing leased.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use wakeline_testkit::faults::{Fault, FaultingStore};
 
 use crate::support::{Store, eventually, long};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 async fn echo(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
     Ok(n)
@@ -29,9 +29,9 @@ fn registry() -> Registry {
     builder.build().expect("a registry")
 }
 
-async fn nothing_is_left_behind(store: Store) {
+async fn shutdowns_leave_nothing_leased(store: Store) {
     let rounds = if long() { 100 } else { 15 };
-    // Longer than the test: what is left to its lease is seen.
+    // The lease is longer than the test, so that an item that is left leased is noticed.
     let lease = Duration::from_secs(600);
     let options = RuntimeOptions {
         orchestrator_lock_timeout: lease,
@@ -65,16 +65,16 @@ async fn nothing_is_left_behind(store: Store) {
 }
 
 #[tokio::test]
-async fn nothing_is_left_to_its_lease_on_sqlite() {
-    nothing_is_left_behind(Store::sqlite()).await;
+async fn a_shutdown_under_load_leaves_nothing_leased_on_sqlite() {
+    shutdowns_leave_nothing_leased(Store::sqlite()).await;
 }
 
 #[tokio::test]
-async fn nothing_is_left_to_its_lease_on_postgres() {
-    nothing_is_left_behind(Store::postgres().await).await;
+async fn a_shutdown_under_load_leaves_nothing_leased_on_postgres() {
+    shutdowns_leave_nothing_leased(Store::postgres().await).await;
 }
 
-/// Says that it is gone when it is dropped.
+/// Reports when it is dropped.
 struct Gone(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Gone {
@@ -83,26 +83,24 @@ impl Drop for Gone {
     }
 }
 
-/// An orchestration with one activity, which tells what becomes of it; the second try returns.
+/// An orchestration with one activity that reports what happens to it; with `again` it returns at
+/// once.
 fn watched(
-    told: mpsc::UnboundedSender<&'static str>,
+    report: mpsc::UnboundedSender<&'static str>,
     obeys: bool,
     session: Option<&'static str>,
 ) -> Registry {
     let activity = move |ctx: ActivityContext, again: bool| {
-        let told = told.clone();
+        let report = report.clone();
         async move {
             if again {
                 return Ok::<_, FlowError>(());
             }
-            let _gone = Gone(told.clone());
-            told.send("begun").expect("somebody listens");
+            let _gone = Gone(report.clone());
+            report.send("begun").expect("the test receives");
             ctx.cancelled().await;
-            told.send("cancelled").expect("somebody listens");
-            match obeys {
-                true => Ok(()),
-                false => std::future::pending().await,
-            }
+            report.send("cancelled").expect("the test receives");
+            if obeys { Ok(()) } else { std::future::pending().await }
         }
     };
     let registry = Registry::builder()
@@ -114,15 +112,15 @@ fn watched(
             }
         })
         .activity("watched", activity);
-    registry.build().expect("no name twice")
+    registry.build().expect("no duplicate names")
 }
 
 #[tokio::test]
-async fn dropped_runtime_cancels_its_activities_and_gives_them_back() {
+async fn a_dropped_runtime_cancels_its_activities_and_gives_them_back() {
     for store in Store::both().await {
         for obeys in [true, false] {
-            let (told, mut tells) = mpsc::unbounded_channel();
-            // Longer than the test: what is left to its lease is seen.
+            let (report, mut reports) = mpsc::unbounded_channel();
+            // The lease is longer than the test, so that an item that is left leased is noticed.
             let options = RuntimeOptions {
                 worker_lock_timeout: Duration::from_secs(600),
                 cancellation_grace: Duration::from_millis(50),
@@ -130,34 +128,34 @@ async fn dropped_runtime_cancels_its_activities_and_gives_them_back() {
             };
             let node = store.node(LongPollConfig::default()).await;
             let start = || {
-                let registry = watched(told.clone(), obeys, None);
+                let registry = watched(report.clone(), obeys, None);
                 Runtime::start_with_options(node.provider(), registry, options.clone())
             };
             let runtime = start().await.expect("started");
             let instance = format!("obeys {obeys}");
             runtime.client().start(&instance, "caller", &false).await.expect("started");
             let mut next = async || {
-                let told = tokio::time::timeout(PATIENCE, tells.recv()).await;
-                told.expect("it is told").expect("somebody tells")
+                let report = tokio::time::timeout(WAIT_MAX, reports.recv()).await;
+                report.expect("a report arrives").expect("a report arrives")
             };
             assert_eq!(next().await, "begun", "{}", store.name());
             drop(runtime);
             assert_eq!(next().await, "cancelled", "{}", store.name());
             assert_eq!(next().await, "dropped", "{}", store.name());
             let runtime = start().await.expect("started");
-            assert_eq!(next().await, "begun", "{}: another one takes it", store.name());
+            assert_eq!(next().await, "begun", "{}: another runtime takes it", store.name());
             runtime.shutdown(Duration::ZERO).await;
             store.client().await.terminate(&instance, "seen").await.expect("ended");
         }
     }
 }
 
-/// Another process takes the activity at once: the session is not left to its lease.
+/// Another process takes the activity at once, without waiting for the lease of the session.
 #[tokio::test]
-async fn dropped_runtime_lets_its_sessions_go() {
+async fn a_dropped_runtime_releases_its_sessions() {
     for store in Store::both().await {
-        let (told, mut tells) = mpsc::unbounded_channel();
-        // Longer than the test: what is left to its lease is seen.
+        let (report, mut reports) = mpsc::unbounded_channel();
+        // The lease is longer than the test, so that an item that is left leased is noticed.
         let start = async || {
             let options = RuntimeOptions {
                 worker_lock_timeout: Duration::from_secs(600),
@@ -165,13 +163,13 @@ async fn dropped_runtime_lets_its_sessions_go() {
                 ..RuntimeOptions::default()
             };
             let node = store.node(LongPollConfig::default()).await;
-            let registry = watched(told.clone(), true, Some("s"));
+            let registry = watched(report.clone(), true, Some("s"));
             let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
             runtime.expect("started")
         };
         let mut next = async || {
-            let told = tokio::time::timeout(PATIENCE, tells.recv()).await;
-            told.expect("it is told").expect("somebody tells")
+            let report = tokio::time::timeout(WAIT_MAX, reports.recv()).await;
+            report.expect("a report arrives").expect("a report arrives")
         };
         let first = start().await;
         first.client().start("a", "caller", &false).await.expect("started");
@@ -185,23 +183,23 @@ async fn dropped_runtime_lets_its_sessions_go() {
     }
 }
 
-/// A lease whose holder is gone is noticed by waiters of the same process when it ends.
+/// Waiters of the same process notice the end of a lease whose holder is gone.
 #[tokio::test]
-async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
+async fn an_expired_lease_of_the_same_process_is_claimed_when_it_ends() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
-        let (told, _tells) = mpsc::unbounded_channel();
+        let (report, _reports) = mpsc::unbounded_channel();
         let (lease, filter) = (Duration::from_secs(2), WorkFilter::default());
         let holder = {
             let provider = node.provider();
             tokio::spawn(async move {
-                provider.fetch_work_item_for(&filter, lease, Some(PATIENCE)).await
+                provider.fetch_work_item_for(&filter, lease, Some(WAIT_MAX)).await
             })
         };
         eventually("it waits", async || node.snapshot().waiters == 1).await;
-        // Without sessions of its own it waits in the same line, behind the holder.
+        // Without sessions it waits in the same line, behind the holder.
         let options = RuntimeOptions { session_owner: None, ..RuntimeOptions::default() };
-        let registry = watched(told, true, None);
+        let registry = watched(report, true, None);
         let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
         let runtime = runtime.expect("started");
         let both_wait = async || {
@@ -212,15 +210,15 @@ async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
         runtime.client().start("a", "caller", &true).await.expect("started");
         let held = holder.await.expect("no panic").expect("fetched").expect("an activity");
         assert_eq!(held.attempt, 1, "{}", store.name());
-        let ended = runtime.client().wait::<()>("a", PATIENCE).await;
+        let ended = runtime.client().wait::<()>("a", WAIT_MAX).await;
         ended.unwrap_or_else(|error| panic!("{}: {error}", store.name()));
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
-/// Its program ends right after the start: nothing is left to send the hint later.
+/// The program ends right after the start, so nothing could send the hint later.
 #[tokio::test]
-async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
+async fn a_start_by_a_program_that_ends_at_once_wakes_other_processes() {
     for store in Store::both().await {
         // Nothing else would notice the start within the test.
         let hour = Duration::from_secs(3600);
@@ -237,8 +235,8 @@ async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
         let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
         let runtime = runtime.expect("started");
         let client = runtime.client();
-        // Sooner or later a start is noticed without its hint as well: not twenty times in a row.
-        let deadline = Instant::now() + PATIENCE;
+        // A start may be noticed by chance without its hint, but not twenty times in a row.
+        let deadline = Instant::now() + WAIT_MAX;
         for round in 0..20 {
             let id = format!("{round}");
             std::thread::scope(|scope| {
@@ -256,13 +254,14 @@ async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
             let sum = client.wait::<u32>(&id, left).await;
             assert_eq!(sum.expect("completed"), 2 * round, "{}", store.name());
         }
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(WAIT_MAX).await;
     }
 }
 
-/// In a deploy the process with the new code may start before an old one takes a turn once more.
+/// During a deployment the process with the new code may start before an old one takes another
+/// turn.
 #[tokio::test]
-async fn a_process_that_ends_hands_over_what_did_not_fit_its_code() {
+async fn a_process_that_ends_resumes_instances_that_mismatched_its_code() {
     for store in Store::both().await {
         let faulting = Arc::new(FaultingStore::new(store.open().await));
         let options = StoreProviderOptions::default();
@@ -270,7 +269,7 @@ async fn a_process_that_ends_hands_over_what_did_not_fit_its_code() {
         let new = Runtime::start(new, registry()).await.expect("started");
         faulting.fail_from(1, Fault::Before);
         let node = store.node(LongPollConfig::default()).await;
-        // It lacks the activity.
+        // The old code lacks the activity.
         let old = Registry::builder().orchestration("twice", twice).build().expect("a registry");
         let old = Runtime::start(node.provider(), old).await.expect("started");
         let client = Client::new(node.provider());
@@ -281,9 +280,9 @@ async fn a_process_that_ends_hands_over_what_did_not_fit_its_code() {
         })
         .await;
         faulting.end_outage();
-        old.shutdown(PATIENCE).await;
-        let sum: u32 = client.wait("i", PATIENCE).await.expect("completed");
+        old.shutdown(WAIT_MAX).await;
+        let sum: u32 = client.wait("i", WAIT_MAX).await.expect("completed");
         assert_eq!(sum, 4, "{}", store.name());
-        new.shutdown(PATIENCE).await;
+        new.shutdown(WAIT_MAX).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes whose clocks are two hours apart: timers are on time, and nobody takes what is taken.
+//! Tests with nodes whose clocks are two hours apart: timers are on time, and leases are respected.
 
 use std::process::{Child, Command, Stdio};
 
@@ -14,7 +14,7 @@ fn spawn(example: &Example, skew: &Skew, instance: &str, secs: i64) -> Child {
     program.spawn().expect("it runs")
 }
 
-/// Every timer's lateness in microseconds by the database's clock.
+/// Returns the lateness of every timer in microseconds by the database's clock.
 fn lateness(history: &[Event]) -> Vec<i64> {
     let mut found = Vec::new();
     let (mut now, mut made) = (0, std::collections::HashMap::new());
@@ -32,10 +32,10 @@ fn lateness(history: &[Event]) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn nodes_hours_apart_run_each_activity_once_and_no_timer_early() {
+async fn nodes_with_clocks_hours_apart_run_each_activity_once_and_no_timer_early() {
     let folder = tempfile::tempdir().expect("a folder");
     let skew = Skew::compile(folder.path());
-    // A lease that outlasts the test, unless a wrong clock ends it.
+    // The lease is longer than the test, unless a wrong clock ends it.
     let example = Example::with_lease("eternal_loop", Store::postgres().await, "60000");
     let rounds = if long() { 20 } else { 3 };
     for round in 0..rounds {

@@ -1,4 +1,4 @@
-//! Many orchestrations asleep cost nothing; their timers come on time, none early.
+//! Tests that many sleeping orchestrations cost no statements, and that their timers fire on time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use wakeline_store::flow::{InstanceState, ListInstances};
 use crate::support::{Database, long};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Starts under way at a time.
+/// The number of concurrent starts.
 const STARTERS: usize = 64;
 
-/// How many sleep, over what time they wake, and how long they are watched.
+/// The number of sleepers, the time over which they wake, and how long they are watched.
 struct Size {
     sleepers: usize,
     spread: Duration,
@@ -30,7 +30,7 @@ fn size() -> Size {
     Size { sleepers, spread: secs(spread), watch: secs(watch) }
 }
 
-/// Sleeps until a moment, and tells by how many microseconds it woke too late.
+/// Sleeps until a time, and returns by how many microseconds it woke too late.
 async fn sleeper(ctx: OrchestrationContext, at: i64) -> Result<i64, FlowError> {
     ctx.sleep_until(Timestamp(at)).await;
     Ok(ctx.now().0 - at)
@@ -39,9 +39,10 @@ async fn sleeper(ctx: OrchestrationContext, at: i64) -> Result<i64, FlowError> {
 async fn runtime(provider: Arc<dyn Provider>) -> Runtime {
     let registry = Registry::builder().orchestration("sleeper", sleeper).build();
     let options = RuntimeOptions {
-        // Hundreds wake in a second: many share a commit.
+        // Hundreds wake in a second, and many share a commit.
         orchestration_concurrency: 64,
-        // The end of every lease is looked at once: far from here, so that only sleep is counted.
+        // The hub looks once at the end of every lease. The leases are long, so that this is not
+        // counted.
         orchestrator_lock_timeout: HOUR,
         ..RuntimeOptions::default()
     };
@@ -58,11 +59,11 @@ fn patient() -> LongPollConfig {
     }
 }
 
-/// Starts sleepers that wake at these moments, and waits until all are asleep.
-async fn put_to_sleep(client: &Client, prefix: &str, moments: Vec<i64>) {
-    let asleep = client.depths().await.expect("read").delayed + moments.len() as u64;
+/// Starts sleepers that wake at these times, and waits until all are asleep.
+async fn put_to_sleep(client: &Client, prefix: &str, times: Vec<i64>) {
+    let asleep = client.depths().await.expect("read").delayed + times.len() as u64;
     let mut starting = tokio::task::JoinSet::new();
-    for (n, at) in moments.into_iter().enumerate() {
+    for (n, at) in times.into_iter().enumerate() {
         if starting.len() == STARTERS {
             starting.join_next().await.expect("some").expect("started");
         }
@@ -86,24 +87,24 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).expect("a short time")
 }
 
-/// Puts everybody to sleep; returns when the first wakes, which is a while from now.
+/// Starts all sleepers. Returns the time at which the first one wakes, which is a while from now.
 async fn all_asleep(client: &Client, size: &Size) -> i64 {
-    // How fast this machine is decides how far away the first timer has to be.
+    // The speed of this machine decides how far away the first timer has to be.
     let started = Instant::now();
     put_to_sleep(client, "warm", vec![now() + micros(HOUR); 200]).await;
     let each = started.elapsed() / 200;
     let lead = 2 * each * u32::try_from(size.sleepers).expect("few") + size.watch * 3;
     let first = now() + micros(lead);
     let step = micros(size.spread) / i64::try_from(size.sleepers).expect("few");
-    let moments = (0..size.sleepers).map(|n| first + step * i64::try_from(n).expect("few"));
-    put_to_sleep(client, "s", moments.collect()).await;
+    let times = (0..size.sleepers).map(|n| first + step * i64::try_from(n).expect("few"));
+    put_to_sleep(client, "s", times.collect()).await;
     assert!(now() + micros(size.watch) < first, "the machine became slower than it had been");
     first
 }
 
-/// Waits for all to wake; prints and checks by how much they were late.
+/// Waits until all have woken; prints and checks by how much they were late.
 async fn all_awake(client: &Client, store: &str, first: i64, size: &Size) {
-    // Counting a hundred thousand is work: not while they wake.
+    // Counting a hundred thousand instances is expensive, so it is not done while they wake.
     let last = first + micros(size.spread);
     tokio::time::sleep(Duration::from_micros(u64::try_from(last - now()).unwrap_or(0))).await;
     let done = size.sleepers as u64;
@@ -117,8 +118,8 @@ async fn all_awake(client: &Client, store: &str, first: i64, size: &Size) {
         ListInstances { id_prefix: Some("s-".into()), limit: 1_000, ..ListInstances::default() };
     loop {
         let (page, next) = client.list(filter.clone()).await.expect("listed");
-        let told = |output: wakeline::Json| output.to::<i64>().expect("a number");
-        late.extend(page.into_iter().map(|one| told(one.result.expect("completed"))));
+        let lateness_of = |output: wakeline::Json| output.to::<i64>().expect("a number");
+        late.extend(page.into_iter().map(|one| lateness_of(one.result.expect("completed"))));
         match next {
             Some(_) => filter.after = next,
             None => break,
@@ -140,7 +141,7 @@ async fn all_awake(client: &Client, store: &str, first: i64, size: &Size) {
     assert!(late[0] >= 0, "a timer was {} us early", -late[0]);
 }
 
-/// Memory of this process that is in use.
+/// Returns the resident memory of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
@@ -154,7 +155,7 @@ fn print_memory(store: &str, before: u64, size: &Size) {
 }
 
 #[tokio::test]
-async fn sleeping_costs_no_statement_on_postgres_and_ends_on_time() {
+async fn sleeping_instances_cost_no_statement_on_postgres_and_wake_on_time() {
     let size = size();
     let database = Database::create().await;
     let provider = Arc::new(database.node(patient()).await);
@@ -171,7 +172,7 @@ async fn sleeping_costs_no_statement_on_postgres_and_ends_on_time() {
 }
 
 #[tokio::test]
-async fn sleeping_costs_no_command_on_sqlite_and_ends_on_time() {
+async fn sleeping_instances_cost_no_command_on_sqlite_and_wake_on_time() {
     let size = size();
     let folder = tempfile::tempdir().expect("a folder");
     let provider = SqliteProvider::new_with_options(folder.path().join("s.db"), None, patient());

@@ -1,4 +1,4 @@
-//! Commits that take longer than PostgreSQL allows. SQLite has no such limit.
+//! Tests of commits that take longer than PostgreSQL allows. SQLite has no such limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use wakeline::{
 
 use crate::support::Database;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The history of one instance cannot be written in time.
+/// Makes writing the history of one instance too slow.
 const SLOW: &str = "
     CREATE FUNCTION wakeline.sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF NEW.lane_id = (SELECT lane_id FROM wakeline.flow_lanes WHERE instance = 'slow') THEN
@@ -28,7 +28,7 @@ async fn nothing(_: OrchestrationContext, (): ()) -> Result<(), FlowError> {
 }
 
 #[tokio::test]
-async fn a_commit_that_always_takes_too_long_holds_back_its_instance_alone() {
+async fn a_commit_that_always_takes_too_long_suspends_only_its_instance() {
     let database = Database::create().await;
     let user = database.0.client().await;
     user.batch_execute(SLOW).await.expect("made");
@@ -48,7 +48,7 @@ async fn a_commit_that_always_takes_too_long_holds_back_its_instance_alone() {
     while suspended().await.is_none() {
         let id = format!("other-{others}");
         client.start(&id, "nothing", &()).await.expect("started");
-        client.wait::<()>(&id, PATIENCE).await.expect("completed");
+        client.wait::<()>(&id, WAIT_MAX).await.expect("completed");
         others += 1;
         assert!(began.elapsed() < Duration::from_secs(120), "it is never held back");
     }
@@ -57,6 +57,6 @@ async fn a_commit_that_always_takes_too_long_holds_back_its_instance_alone() {
     assert!(reason.contains("cannot be committed") && reason.contains("too long"), "{reason}");
     user.batch_execute("DROP TRIGGER sleep ON wakeline.flow_history").await.expect("dropped");
     assert!(client.resume("slow").await.expect("answered"));
-    client.wait::<()>("slow", PATIENCE).await.expect("completed");
-    runtime.shutdown(PATIENCE).await;
+    client.wait::<()>("slow", WAIT_MAX).await.expect("completed");
+    runtime.shutdown(WAIT_MAX).await;
 }

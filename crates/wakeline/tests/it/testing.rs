@@ -1,11 +1,11 @@
-//! What users get for their tests.
+//! Tests of the helpers for users' tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use wakeline::testing::{
-    ActivityEnv, Moment, TestEnv, TestError, crash_everywhere, export, replay_folder, save,
+    ActivityEnv, TestEnv, TestError, TransitionPhase, crash_everywhere, export, replay_folder, save,
 };
 use wakeline::{
     ActivityContext, Backoff, FlowError, OrchestrationContext, Registry, RegistryBuilder,
@@ -35,21 +35,21 @@ async fn thirty_days_pass_at_once() {
 }
 
 #[tokio::test]
-async fn time_stands_still_unless_a_test_waits_or_moves_it() {
+async fn the_clock_stands_still_unless_a_test_waits_or_advances_it() {
     let code = async |ctx: OrchestrationContext, (): ()| {
         let answer = ctx.timeout(DAY, ctx.event::<String>("answer")).await;
-        answer.unwrap_or_else(|| Ok("nobody".to_owned()))
+        answer.unwrap_or_else(|| Ok("no answer".to_owned()))
     };
-    let env = TestEnv::new(registry(|r| r.orchestration("ask", code))).await;
-    env.client().start("a", "ask", &()).await.expect("started");
+    let env = TestEnv::new(registry(|r| r.orchestration("question", code))).await;
+    env.client().start("a", "question", &()).await.expect("started");
     env.settle().await.expect("settled");
     env.client().raise_event("a", "answer", "ann").await.expect("raised");
     assert_eq!(env.wait::<String>("a").await.expect("completed"), "ann");
-    assert_eq!(env.run::<String>("ask", &()).await.expect("completed"), "nobody");
+    assert_eq!(env.run::<String>("question", &()).await.expect("completed"), "no answer");
 }
 
 #[tokio::test]
-async fn a_moved_clock_lets_everything_happen_at_its_own_time() {
+async fn advancing_the_clock_runs_everything_at_its_own_time() {
     let code = async |ctx: OrchestrationContext, (): ()| {
         let began = ctx.now();
         let mut hours = Vec::new();
@@ -78,7 +78,7 @@ async fn a_moved_clock_lets_everything_happen_at_its_own_time() {
 }
 
 #[tokio::test]
-async fn an_activity_that_runs_keeps_its_lease_while_a_test_moves_the_clock() {
+async fn a_running_activity_keeps_its_lease_while_a_test_advances_the_clock() {
     let (tries, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(tokio::sync::Notify::new()));
     let (counted, opened) = (tries.clone(), gate.clone());
     let env = TestEnv::new(registry(|r| {
@@ -103,7 +103,7 @@ async fn an_activity_that_runs_keeps_its_lease_while_a_test_moves_the_clock() {
 }
 
 #[tokio::test]
-async fn failed_tries_wait_in_skipped_time() {
+async fn retry_delays_pass_in_skipped_time() {
     let tries = Arc::new(AtomicU32::new(0));
     let counted = tries.clone();
     let env = TestEnv::builder(registry(|r| {
@@ -123,7 +123,7 @@ async fn failed_tries_wait_in_skipped_time() {
 }
 
 #[tokio::test]
-async fn a_mock_takes_the_place_of_an_activity() {
+async fn a_mock_replaces_an_activity() {
     async fn charge(_: ActivityContext, _: u32) -> Result<u32, FlowError> {
         panic!("the real one")
     }
@@ -147,7 +147,7 @@ async fn stuck_with(registry: Registry) -> String {
 }
 
 #[tokio::test]
-async fn a_run_that_can_never_go_on_says_what_it_waits_for() {
+async fn a_run_that_cannot_continue_reports_what_it_waits_for() {
     let words = stuck_with(registry(|r| {
         r.orchestration("flow", async |ctx: OrchestrationContext, (): ()| {
             ctx.event::<()>("approved").await
@@ -191,7 +191,7 @@ async fn a_run_that_can_never_go_on_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn code_that_does_not_decide_the_same_every_time_fails_its_test() {
+async fn nondeterministic_code_fails_its_test() {
     let turns = Arc::new(AtomicU32::new(0));
     let words = stuck_with(registry(|r| {
         r.orchestration("flow", move |ctx: OrchestrationContext, (): ()| {
@@ -209,10 +209,10 @@ async fn code_that_does_not_decide_the_same_every_time_fails_its_test() {
 }
 
 async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowError> {
-    let seat: String = ctx.activity("reserve", order).await?;
-    ctx.kv_set("seat", &seat)?;
+    let ticket: String = ctx.activity("reserve", order).await?;
+    ctx.kv_set("ticket", &ticket)?;
     ctx.sleep(DAY).await;
-    let paid: String = ctx.activity("charge", seat).await?;
+    let paid: String = ctx.activity("charge", ticket).await?;
     ctx.child("mail", paid).await
 }
 
@@ -224,24 +224,24 @@ fn shop() -> wakeline::testing::TestEnvBuilder {
     TestEnv::builder(registry(|r| {
         r.orchestration("checkout", checkout).orchestration("mail", mail)
     }))
-    .mock("reserve", |order: u32| Ok(format!("seat {order}")))
-    .mock("charge", |seat: String| Ok(format!("{seat}, paid")))
+    .mock("reserve", |order: u32| Ok(format!("ticket {order}")))
+    .mock("charge", |ticket: String| Ok(format!("{ticket}, paid")))
     .mock("send", |text: String| Ok(format!("{text}, sent")))
 }
 
 #[tokio::test]
-async fn a_scenario_is_killed_at_every_transition_and_comes_to_the_same_end() {
+async fn a_scenario_killed_at_every_transition_returns_the_same_result() {
     let crashes = crash_everywhere(shop, async |env: &TestEnv| {
         env.run::<String>("checkout", &7).await.expect("completed")
     })
     .await;
-    assert_eq!(crashes.result, "seat 7, paid, sent");
+    assert_eq!(crashes.result, "ticket 7, paid, sent");
     assert!(crashes.kills >= 20, "{crashes:?}");
 }
 
 #[tokio::test]
 #[should_panic(expected = "but undisturbed")]
-async fn a_scenario_that_comes_to_another_end_after_a_kill_is_found_out() {
+async fn a_scenario_with_another_result_after_a_kill_fails() {
     let calls = AtomicU32::new(0);
     crash_everywhere(shop, async |env: &TestEnv| {
         let result = env.run::<String>("checkout", &7).await.expect("completed");
@@ -251,21 +251,21 @@ async fn a_scenario_that_comes_to_another_end_after_a_kill_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_killed_environment_leaves_its_leases_and_another_goes_on() {
+async fn a_crashed_environment_leaves_its_leases_and_another_continues() {
     let env = shop().start().await;
-    // The start, the first turn: the activity was leased in the same commit, and nobody runs it.
-    env.crash_at(Moment::After, 2);
+    // The start and the first turn: the activity was leased in the same commit, and is not run.
+    env.crash_at(TransitionPhase::After, 2);
     let error = env.run::<String>("checkout", &7).await.expect_err("killed");
     assert!(matches!(error, TestError::Crashed), "{error}");
     let before = env.now();
     let env = env.restart(shop()).await;
     assert!(before.until(env.now()) >= Duration::from_secs(30), "past the leases");
-    assert_eq!(env.run::<String>("checkout", &7).await.expect("completed"), "seat 7, paid, sent");
+    assert_eq!(env.run::<String>("checkout", &7).await.expect("completed"), "ticket 7, paid, sent");
     assert!(env.transitions() > 5);
 }
 
 #[tokio::test]
-async fn saved_histories_replay_with_the_code_that_wrote_them_and_with_no_other() {
+async fn saved_histories_replay_only_with_the_code_that_wrote_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let looping = |last: u32| {
         registry(|r| {

@@ -1,5 +1,5 @@
-//! What an orchestration hears of a failure names the activity, the child or the value, on both
-//! stores.
+//! Tests that failures reported to an orchestration name the activity, the child or the value, on
+//! both stores.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeline::{
 
 use crate::support::Store;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 async fn add(_: ActivityContext, (left, right): (u32, u32)) -> Result<u32, FlowError> {
     Ok(left + right)
@@ -24,7 +24,7 @@ async fn idle(_: OrchestrationContext, (): ()) -> Result<String, FlowError> {
     Ok("idle".to_owned())
 }
 
-/// Every failure that the runtime itself has words for.
+/// Causes every failure that the runtime itself describes.
 async fn failures(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, FlowError> {
     let text = |error: FlowError| error.to_string();
     let input = ctx.activity::<_, u32>("add", "one").await.expect_err("not numbers");
@@ -62,7 +62,7 @@ async fn a_failure_names_the_activity_the_child_or_the_value() {
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();
         client.start("f", "failures", &()).await.expect("started");
-        let texts: Vec<String> = client.wait("f", PATIENCE).await.expect("completed");
+        let texts: Vec<String> = client.wait("f", WAIT_MAX).await.expect("completed");
         assert_eq!(texts.len(), expected.len());
         for (text, words) in texts.iter().zip(expected) {
             let complete = words.iter().all(|word| text.contains(word));

@@ -1,4 +1,4 @@
-//! What a receiver gets, verified with the published crate `standardwebhooks`.
+//! Verifies the signatures of webhooks with the published crate `standardwebhooks`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -37,41 +37,41 @@ impl Received {
 
 struct Receiver {
     address: SocketAddr,
-    came: mpsc::UnboundedReceiver<Received>,
+    received: mpsc::UnboundedReceiver<Received>,
 }
 
 impl Receiver {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (tell, came) = mpsc::unbounded_channel();
+        let (received_sender, received) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(receive(stream, tell.clone()));
+                tokio::spawn(receive(stream, received_sender.clone()));
             }
         });
-        Self { address, came }
+        Self { address, received }
     }
 
     async fn next(&mut self) -> Received {
         let most = Duration::from_secs(RECEIVE_SECS_MAX);
-        let came = tokio::time::timeout(most, self.came.recv()).await;
-        came.expect("something comes in time").expect("the receiver runs")
+        let received = tokio::time::timeout(most, self.received.recv()).await;
+        received.expect("a request arrives in time").expect("the receiver runs")
     }
 }
 
-async fn receive(stream: TcpStream, tell: mpsc::UnboundedSender<Received>) {
+async fn receive(stream: TcpStream, received_sender: mpsc::UnboundedSender<Received>) {
     let service = service_fn(|request: Request<Incoming>| async {
         let (head, body) = request.into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes();
-        let _ = tell.send(Received { headers: head.headers, body });
+        let _ = received_sender.send(Received { headers: head.headers, body });
         Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
     });
     let connection = hyper::server::conn::http1::Builder::new();
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// An application with an endpoint at the receiver.
+/// A server with an application whose endpoint is the receiver.
 struct Sender {
     server: Server,
     receiver: Receiver,
@@ -117,26 +117,26 @@ async fn old_and_new_secrets_verify_during_a_rotation_and_only_the_new_one_after
     for store in Store::both().await {
         let mut sender = Sender::start(&store).await;
         let first = sender.key().await;
-        let came = sender.send().await;
-        assert!(came.verifies(&first), "{}", store.name());
-        let changed = Received { body: Bytes::from_static(b"{}"), ..came };
+        let received = sender.send().await;
+        assert!(received.verifies(&first), "{}", store.name());
+        let changed = Received { body: Bytes::from_static(b"{}"), ..received };
         assert!(!changed.verifies(&first), "{}", store.name());
 
         let second = sender.rotate(3600).await;
-        let came = sender.send().await;
-        assert!(came.verifies(&first) && came.verifies(&second), "{}", store.name());
+        let received = sender.send().await;
+        assert!(received.verifies(&first) && received.verifies(&second), "{}", store.name());
 
         let third = sender.rotate(1).await;
         let sender = tokio::sync::Mutex::new(sender);
-        eventually("the grace of the second is over", || async {
-            let came = sender.lock().await.send().await;
-            assert!(came.verifies(&third) && came.verifies(&first), "{}", store.name());
-            !came.verifies(&second)
+        eventually("the grace period of the second secret is over", || async {
+            let received = sender.lock().await.send().await;
+            assert!(received.verifies(&third) && received.verifies(&first), "{}", store.name());
+            !received.verifies(&second)
         })
         .await;
         let mut sender = sender.into_inner();
         let fourth = sender.rotate(0).await;
-        let came = sender.send().await;
-        assert!(came.verifies(&fourth) && !came.verifies(&third), "{}", store.name());
+        let received = sender.send().await;
+        assert!(received.verifies(&fourth) && !received.verifies(&third), "{}", store.name());
     }
 }

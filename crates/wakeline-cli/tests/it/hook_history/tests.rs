@@ -1,4 +1,4 @@
-//! The judge itself: histories that break one promise each.
+//! Tests of the checker itself, with histories that violate one guarantee each.
 
 use super::*;
 
@@ -28,7 +28,8 @@ fn logged(number: u64, outcome: &str, began_at: i64, answer: Option<(u16, &str)>
     }
 }
 
-/// A request that was answered 500, one whose end a crash swallowed, one that succeeded.
+/// A history of three attempts: one was answered 500, one has no result because of a crash, and one
+/// succeeded.
 fn good() -> History {
     let endpoint = "e".to_owned();
     let rules = Rules {
@@ -69,80 +70,84 @@ fn good() -> History {
     }
 }
 
-fn broken(name: &str, spoil: impl FnOnce(&mut History)) {
+fn assert_violation(name: &str, corrupt: impl FnOnce(&mut History)) {
     let mut history = good();
-    spoil(&mut history);
-    let complaints = check(&history).complaints;
-    assert!(!complaints.is_empty(), "nothing was said about: {name}");
+    corrupt(&mut history);
+    let violations = check(&history).violations;
+    assert!(!violations.is_empty(), "no violation was found: {name}");
 }
 
 #[test]
-fn a_good_history_breaks_no_promise() {
+fn a_correct_history_has_no_violations() {
     let report = check(&good());
     report.assert_clean();
     assert_eq!((report.measured, report.unknown), (2, 1));
 }
 
 #[test]
-fn what_was_lost_or_sent_against_the_answer_is_seen() {
-    broken("a message that never arrived", |h| {
+fn lost_messages_and_wrong_answers_are_found() {
+    assert_violation("a message that never arrived", |h| {
         h.arrivals.clear();
         h.log.clear();
     });
-    broken("a delivery that still waits", |h| h.ended[0].state = "retrying".to_owned());
-    broken("a delivery that is not there", |h| h.ended.clear());
-    broken("only failures", |h| {
+    assert_violation("a delivery that still waits", |h| h.ended[0].state = "retrying".to_owned());
+    assert_violation("a delivery that is not there", |h| h.ended.clear());
+    assert_violation("only failures", |h| {
         h.arrivals.truncate(1);
         h.log.truncate(1);
         h.ended[0].attempts = 1;
     });
-    broken("a refused message that was sent", |h| {
+    assert_violation("a refused message that was sent", |h| {
         let refused = Arrival { mark: "x-1".to_owned(), ..arrival("r9", 0, Some(200)) };
         h.arrivals.push(refused);
     });
-    broken("one post, two messages", |h| {
+    assert_violation("one post, two messages", |h| {
         let other = Arrival { message: "other".to_owned(), ..arrival("r9", 0, None) };
         h.arrivals.push(other);
     });
-    broken("an endpoint that did not ask", |h| h.accepted[0].endpoints.clear());
-    broken("a bad signature", |h| h.arrivals[2].verified = false);
+    assert_violation("an endpoint that is not subscribed", |h| h.accepted[0].endpoints.clear());
+    assert_violation("a bad signature", |h| h.arrivals[2].verified = false);
 }
 
 #[test]
-fn requests_that_are_not_in_the_log_are_seen() {
-    broken("a request too many", |h| h.arrivals.push(arrival("r4", 13 * SECOND, Some(200))));
-    broken("a request too many in the middle", |h| {
+fn requests_that_are_not_in_the_log_are_found() {
+    assert_violation("a request too many", |h| {
+        h.arrivals.push(arrival("r4", 13 * SECOND, Some(200)))
+    });
+    assert_violation("a request too many in the middle", |h| {
         h.arrivals.push(arrival("r4", 2 * SECOND, None));
     });
-    broken("an attempt that nobody saw", |h| {
+    assert_violation("an attempt that no receiver saw", |h| {
         h.log[2].answer = Some((200, "r7".to_owned()));
     });
-    broken("another status than was answered", |h| {
+    assert_violation("another status than was answered", |h| {
         h.log[0].answer = Some((503, "r1".to_owned()));
     });
-    broken("a success that was none", |h| h.log[0].outcome = "succeeded".to_owned());
-    broken("a success without an answer", |h| h.log[2].answer = None);
-    broken("a gap in the numbers", |h| h.log[2].number = 4);
-    broken("a number twice", |h| h.log[2].number = 2);
-    broken("attempts that were not counted", |h| h.ended[0].attempts = 2);
-    broken("two attempts for one request", |h| {
+    assert_violation("a failure that is logged as a success", |h| {
+        h.log[0].outcome = "succeeded".to_owned()
+    });
+    assert_violation("a success without an answer", |h| h.log[2].answer = None);
+    assert_violation("a gap in the numbers", |h| h.log[2].number = 4);
+    assert_violation("a number twice", |h| h.log[2].number = 2);
+    assert_violation("attempts that were not counted", |h| h.ended[0].attempts = 2);
+    assert_violation("two attempts for one request", |h| {
         h.log.push(logged(4, "succeeded", 12 * SECOND, Some((200, "r3"))));
         h.ended[0].attempts = 4;
     });
 }
 
 #[test]
-fn attempts_that_come_early_are_seen() {
-    broken("a wait that was cut short", |h| h.arrivals[1].at = SECOND / 2);
-    broken("a lease that was not over", |h| h.arrivals[2].at = 11 * SECOND);
-    broken("an endpoint that asked for more time", |h| {
+fn early_attempts_are_found() {
+    assert_violation("a wait that was cut short", |h| h.arrivals[1].at = SECOND / 2);
+    assert_violation("an attempt before the lease ended", |h| h.arrivals[2].at = 11 * SECOND);
+    assert_violation("an attempt before Retry-After", |h| {
         h.arrivals[0].retry_after = Duration::from_secs(2);
     });
-    broken("a plan that was not kept", |h| h.planned[0].next_at = SECOND + 20);
+    assert_violation("an attempt before its planned time", |h| h.planned[0].next_at = SECOND + 20);
 }
 
 #[test]
-fn disorder_is_seen_where_order_was_promised() {
+fn disorder_is_found_where_order_is_guaranteed() {
     let two = |h: &mut History| {
         let mut later = good();
         later.accepted[0].mark = "w-2".to_owned();
@@ -164,11 +169,11 @@ fn disorder_is_seen_where_order_was_promised() {
     two(&mut history);
     history.arrivals.push(request(13 * SECOND));
     check(&history).assert_clean();
-    broken("a later one overtakes a retry", |h| {
+    assert_violation("a later one overtakes a retry", |h| {
         two(h);
         h.arrivals.push(request(2 * SECOND));
     });
-    broken("a later one comes first", |h| {
+    assert_violation("a later one comes first", |h| {
         two(h);
         h.arrivals.push(request(0));
     });

@@ -1,14 +1,14 @@
-//! What is in a store: a digest of each table.
+//! Reads the contents of a store as a digest of each table.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-/// The digest of each table.
+/// The digests of all tables, by the names of the tables.
 pub(super) type Digest = BTreeMap<String, String>;
 
-/// The tables that differ.
+/// Returns the names of the tables that differ.
 pub(super) fn changed(before: &Digest, after: &Digest) -> Vec<String> {
     let names = before.keys().chain(after.keys());
     let mut names: Vec<_> = names.filter(|name| before.get(*name) != after.get(*name)).collect();
@@ -17,10 +17,10 @@ pub(super) fn changed(before: &Digest, after: &Digest) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// How sessions through the proxy call themselves.
+/// The `application_name` of sessions that go through the proxy.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// Reads a database.
+/// Reads the digests of a PostgreSQL database.
 pub(super) struct PostgresReader {
     client: Client,
     sql: String,
@@ -49,7 +49,7 @@ impl PostgresReader {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Waits until the server has ended everything that came through the proxy.
+    /// Waits until PostgreSQL has ended all sessions that went through the proxy.
     pub(super) async fn settled(&self) {
         let began = Instant::now();
         let sql = "SELECT count(*) FROM pg_stat_activity
@@ -65,7 +65,7 @@ impl PostgresReader {
     }
 }
 
-/// The digest of a SQLite file.
+/// Reads the digests of a SQLite file.
 pub(super) fn of_sqlite(path: &std::path::Path) -> Digest {
     let file = rusqlite::Connection::open(path).expect("opened");
     let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";

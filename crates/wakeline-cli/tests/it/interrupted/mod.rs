@@ -1,7 +1,7 @@
-//! Every write of every API, interrupted everywhere: at each statement that reaches PostgreSQL and
-//! at each call of the SQLite store, before it and after it, with the database away for the rest of
-//! the request. An answer that says that nothing was done must be true, and so must one that says
-//! that it was done; only `outcome_unknown` leaves it open.
+//! Interrupts every write of every API everywhere: at each statement that reaches PostgreSQL and at
+//! each call of the SQLite store, before it and after it, with an unavailable database for the rest
+//! of the request. An answer that says that nothing was done must be true, and so must one that
+//! says that the write was done; only `outcome_unknown` leaves it open.
 
 mod digest;
 mod requests;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use wakeline_access::AccessOptions;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_testkit::database::TestDatabase;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 
@@ -23,17 +23,18 @@ use crate::support::{Answer, Client, Node, StatementProxy, Store, When, eventual
 use digest::{Digest, INTERRUPTED, PostgresReader, changed};
 use world::{ROOT, Request, World, call};
 
-/// More statements, or calls of the store, than any request makes.
+/// More statements or calls of the store than any request makes.
 const INTERRUPTIONS_MAX: u64 = 40;
-/// Nodes side by side: most of the time goes by while one finds that its database is back.
+/// Number of nodes that are tested at the same time: most of the time, a node waits until it
+/// notices that its database is available again.
 const LANES: usize = 12;
 
-/// Reads that write: they lease, or settle at once.
+/// GET routes that write: they lease messages, or settle them at once.
 const WRITING_READS: [&str; 2] =
     ["GET /api/v1/pop/queue/{queue}", "GET /api/v1/app/{app_id}/endpoint/{endpoint_id}/pull"];
 
-/// Routes that are posted to and write nothing, or nothing here: only orchestrations that ran have
-/// what is pruned and purged.
+/// POST routes that write nothing here. Only orchestrations that have run have anything to prune or
+/// purge.
 const UNCHANGING: [&str; 5] = [
     "POST /api/v1/app/{app_id}/endpoint/{endpoint_id}/ping",
     "POST /api/v1/app/{app_id}/msg/precheck/active",
@@ -42,10 +43,11 @@ const UNCHANGING: [&str; 5] = [
     "POST /api/v1/stats/refresh",
 ];
 
-/// Routes that are done once something is marked, and leave the rest to housekeeping.
+/// Routes that only mark rows, and leave the rest to housekeeping.
 const FINISHED_LATER: [&str; 1] = ["DELETE /api/v1/resources/queues/{queue}"];
 
-/// Every route that writes, by the document, and whether it takes an idempotency key.
+/// Returns every route of the OpenAPI document that writes, and whether it takes an idempotency
+/// key.
 fn routes() -> Vec<(String, bool)> {
     let document: Value = serde_json::from_str(wakeline_http::openapi()).expect("JSON");
     let mut routes: Vec<_> = WRITING_READS.map(|route| (route.to_owned(), false)).into();
@@ -58,19 +60,19 @@ fn routes() -> Vec<(String, bool)> {
             }
         }
     }
-    // They change what all others do, so they come last.
+    // A maintenance changes the results of all other routes, so that it comes last.
     routes.sort_by_key(|(route, _)| route.contains("/system/maintenance"));
     routes
 }
 
-/// How a database is taken away, and what is in it.
+/// Makes a database unavailable, and reads its contents.
 enum Outages {
-    Statements { proxy: StatementProxy, reader: Box<PostgresReader>, store: Arc<dyn WholeStore> },
+    Statements { proxy: StatementProxy, reader: Box<PostgresReader>, store: Arc<dyn Backend> },
     Calls { store: Arc<FaultingStore>, file: PathBuf },
 }
 
 impl Outages {
-    /// When a database goes away.
+    /// The moments at which the database can become unavailable.
     fn kinds(&self) -> &'static [When] {
         match self {
             Self::Statements { .. } => &[When::Unanswered, When::Before, When::Answered],
@@ -79,21 +81,29 @@ impl Outages {
     }
 }
 
-/// A node whose database can be taken away, and one on the same database that keeps it.
-struct Bench {
+/// A node whose database can be made unavailable, and a healthy node on the same database.
+struct Harness {
     outages: Outages,
     node: Node,
-    sound: Node,
+    healthy: Node,
     worlds: u32,
     _store: Store,
 }
 
-async fn node(store: Arc<dyn WholeStore>) -> Node {
+async fn node(store: Arc<dyn Backend>) -> Node {
     let api_key = Some(ROOT.to_owned());
     Node::start(store, AccessOptions { api_key, ..AccessOptions::default() }).await
 }
 
-/// What a request was answered, and what had changed by then.
+/// Where a request is interrupted.
+#[derive(Debug, Clone, Copy)]
+struct Interruption {
+    /// The number of the statement or of the call of the store, counted from 1.
+    nth: u64,
+    when: When,
+}
+
+/// The answer to a request, and the tables that had changed by then.
 struct Seen {
     what: String,
     answer: Answer,
@@ -101,16 +111,16 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether the answer says that all was done.
+    /// Whether the answer says that the whole write was done.
     fn claims_all(&self) -> bool {
         (200..300).contains(&self.answer.status)
     }
 }
 
-impl Bench {
+impl Harness {
     async fn new(store: Store) -> Self {
         let open = store.open().await;
-        let sound = node(open.clone()).await;
+        let healthy = node(open.clone()).await;
         let outages = match &store {
             Store::Postgres(database) => Self::statements(database).await,
             Store::Sqlite(folder) => Outages::Calls {
@@ -118,11 +128,11 @@ impl Bench {
                 file: folder.path().join("w.db"),
             },
         };
-        let served: Arc<dyn WholeStore> = match &outages {
+        let served: Arc<dyn Backend> = match &outages {
             Outages::Statements { store, .. } => store.clone(),
             Outages::Calls { store, .. } => store.clone(),
         };
-        Self { outages, node: node(served).await, sound, worlds: 0, _store: store }
+        Self { outages, node: node(served).await, healthy, worlds: 0, _store: store }
     }
 
     async fn statements(database: &TestDatabase) -> Outages {
@@ -145,7 +155,7 @@ impl Bench {
         match &self.outages {
             Outages::Statements { proxy, .. } => proxy.interrupt(nth, when),
             Outages::Calls { store, .. } => {
-                // The call that follows an answered one is not begun.
+                // The call that follows an answered call is not started.
                 match when {
                     When::Unanswered => store.fail_from(nth, Fault::After),
                     When::Before | When::Answered => store.fail_from(nth, Fault::Before),
@@ -154,7 +164,7 @@ impl Bench {
         }
     }
 
-    /// True if the database has been away. Then all that was sent to it has ended.
+    /// Returns whether the database was unavailable. If it was, all statements have ended.
     async fn was_interrupted(&self) -> bool {
         match &self.outages {
             Outages::Statements { proxy, reader, .. } => {
@@ -168,12 +178,12 @@ impl Bench {
         }
     }
 
-    /// The database is back, and the node has found it.
-    async fn heal(&self) {
+    /// Makes the database available again, and waits until the node has noticed.
+    async fn restore(&self) {
         let Outages::Statements { proxy, .. } = &self.outages else { return };
-        proxy.heal();
+        proxy.restore();
         let client = self.node.client;
-        eventually("the database is back", || async {
+        eventually("the database is available again", || async {
             let read = Request::read("/api/v1/resources/queues");
             call(client, &read).await.expect("an answer").status == 200
         })
@@ -182,12 +192,17 @@ impl Bench {
 
     async fn world(&mut self, route: &str) -> World {
         self.worlds += 1;
-        World::make(self.sound.client, self.worlds, route).await
+        World::create(self.healthy.client, self.worlds, route).await
     }
 
-    /// Interrupts a request of a route everywhere, one place at a time, until it is through.
-    /// Returns what is wrong.
-    async fn sweep(&mut self, (route, keyed): &(String, bool), variant: usize) -> Vec<String> {
+    /// Interrupts a request of a route at one statement or call after the other, until it has no
+    /// further one. Returns descriptions of wrong answers.
+    async fn interrupt_everywhere(
+        &mut self,
+        route: &str,
+        keyed: bool,
+        variant: usize,
+    ) -> Vec<String> {
         let mut seen: Vec<Seen> = Vec::new();
         let mut world = self.world(route).await;
         let mut before = self.digest().await;
@@ -196,20 +211,23 @@ impl Bench {
                 if self.is_equivalent(*when, &seen) {
                     continue;
                 }
-                let request = world.requests(route, *keyed).remove(variant);
-                let (one, interrupted) = self.interrupted(&request, (nth, *when), &before).await;
+                let request = world.requests(route, keyed).remove(variant);
+                let (one, interrupted) = {
+                    let at = Interruption { nth, when: *when };
+                    self.interrupted(&request, at, &before).await
+                };
                 if !interrupted {
                     if nth > 1 && self.is_equivalent(When::Answered, &seen) {
                         world = self.world(route).await;
                         before = self.digest().await;
-                        let request = world.requests(route, *keyed).remove(variant);
-                        let last = (nth - 1, When::Answered);
+                        let request = world.requests(route, keyed).remove(variant);
+                        let last = Interruption { nth: nth - 1, when: When::Answered };
                         seen.push(self.interrupted(&request, last, &before).await.0);
-                        self.heal().await;
+                        self.restore().await;
                     }
                     return judge(route, &one, &seen);
                 }
-                self.heal().await;
+                self.restore().await;
                 if !one.changed.is_empty() {
                     world = self.world(route).await;
                     before = self.digest().await;
@@ -217,14 +235,14 @@ impl Bench {
                 seen.push(one);
             }
         }
-        vec![format!("{route} is never through")]
+        vec![format!("{route} has too many statements")]
     }
 
-    /// True if the node sees no difference to an interruption that is made anyway, so that only the
-    /// long run makes this one too. A statement that is not executed looks like one that is
-    /// executed and not answered: if the node did not claim then that it was done, it does not
-    /// claim it now. A database that goes away after its answer looks the same to the next
-    /// statement; only after the last statement is there none.
+    /// Returns whether the node sees no difference from an interruption that is tested anyway. Only
+    /// the long run tests such an interruption too. A statement that is not executed looks like one
+    /// that is executed and not answered: if the node did not report success then, it does not
+    /// report it now. A database that becomes unavailable after its answer looks the same to the
+    /// next statement; only the last statement has no next one.
     fn is_equivalent(&self, when: When, seen: &[Seen]) -> bool {
         if long() || matches!(self.outages, Outages::Calls { .. }) {
             return false;
@@ -236,14 +254,15 @@ impl Bench {
         }
     }
 
-    /// Sends a request and interrupts it. Returns what was seen, and whether it was interrupted at
-    /// all: it has fewer statements otherwise.
+    /// Sends a request and interrupts it. Returns what was seen, and whether it was interrupted: it
+    /// was not if it has fewer statements.
     async fn interrupted(
         &self,
         request: &Request,
-        (nth, when): (u64, When),
+        at: Interruption,
         before: &Digest,
     ) -> (Seen, bool) {
+        let Interruption { nth, when } = at;
         let what = format!("{when:?} {nth} of {} {}", request.method, request.path);
         self.interrupt(nth, when);
         let answer = answer(self.node.client, request, &what).await;
@@ -253,14 +272,15 @@ impl Bench {
     }
 }
 
+/// Waits for the answer to a request.
 async fn answer(client: Client, request: &Request, what: &str) -> Answer {
     let answer = tokio::time::timeout(Duration::from_secs(30), call(client, request)).await;
     let answer = answer.unwrap_or_else(|_| panic!("{what}: no answer"));
     answer.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// Holds the answers of interrupted requests against what had happened, and that against what
-/// happens if nothing interrupts it. Returns what is wrong.
+/// Compares the answers to interrupted requests with the changes, and the changes with those of a
+/// request that was not interrupted. Returns descriptions of wrong answers.
 fn judge(route: &str, whole: &Seen, seen: &[Seen]) -> Vec<String> {
     let Seen { what, answer, changed } = whole;
     let mut wrong = Vec::new();
@@ -272,16 +292,16 @@ fn judge(route: &str, whole: &Seen, seen: &[Seen]) -> Vec<String> {
         let marked =
             !changed.is_empty() && changed.iter().all(|table| whole.changed.contains(table));
         let expected = match answer.status {
-            // What autoAck settles is gone, so it must have been delivered.
+            // A message that autoAck settles must have been delivered.
             200..300 if what.contains("autoAck=true") && answer.ids().is_empty() => &[],
-            // Leases that nobody heard of end by themselves; a pop may find nothing for a while.
+            // A lease that the client did not receive expires; a pop may find nothing until then.
             200..300 if WRITING_READS.contains(&route) => continue,
             200..300 if FINISHED_LATER.contains(&route) && marked => continue,
             200..300 => whole.changed.as_slice(),
             503 if answer.json()["code"] == "outcome_unknown" => continue,
             503 => &[],
             _ => {
-                wrong.push(format!("{what}: an outage is no reason for {answer:?}"));
+                wrong.push(format!("{what}: unexpected answer during an outage: {answer:?}"));
                 continue;
             }
         };
@@ -292,38 +312,39 @@ fn judge(route: &str, whole: &Seen, seen: &[Seen]) -> Vec<String> {
     wrong
 }
 
-/// Sweeps over every [`LANES`]-th route. Returns what is wrong.
-async fn sweep_lane(store: Store, lane: usize) -> Vec<String> {
-    let mut bench = Bench::new(store).await;
+/// Tests every [`LANES`]-th route. Returns descriptions of wrong answers.
+async fn test_lane(store: Store, lane: usize) -> Vec<String> {
+    let mut harness = Harness::new(store).await;
     let mut wrong = Vec::new();
-    for route in routes().into_iter().skip(lane).step_by(LANES) {
-        let variants = bench.world(&route.0).await.requests(&route.0, route.1).len();
+    for (route, keyed) in routes().into_iter().skip(lane).step_by(LANES) {
+        let variants = harness.world(&route).await.requests(&route, keyed).len();
         for variant in 0..variants {
-            wrong.extend(bench.sweep(&route, variant).await);
+            wrong.extend(harness.interrupt_everywhere(&route, keyed, variant).await);
         }
     }
     wrong
 }
 
-async fn sweep(stores: Vec<Store>) {
+/// Tests all routes, divided among the stores.
+async fn test_all(stores: Vec<Store>) {
     let mut lanes = JoinSet::new();
     for (lane, store) in stores.into_iter().enumerate() {
-        lanes.spawn(sweep_lane(store, lane));
+        lanes.spawn(test_lane(store, lane));
     }
     let wrong: Vec<_> = lanes.join_all().await.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[tokio::test]
-async fn no_answer_denies_or_invents_a_write_on_postgres() {
+async fn every_answer_is_true_about_its_write_on_postgres() {
     let mut stores = Vec::new();
     for _ in 0..LANES {
         stores.push(Store::postgres().await);
     }
-    sweep(stores).await;
+    test_all(stores).await;
 }
 
 #[tokio::test]
-async fn no_answer_denies_or_invents_a_write_on_sqlite() {
-    sweep((0..LANES).map(|_| Store::sqlite()).collect()).await;
+async fn every_answer_is_true_about_its_write_on_sqlite() {
+    test_all((0..LANES).map(|_| Store::sqlite()).collect()).await;
 }

@@ -1,4 +1,4 @@
-//! The requests that write, made of what there is.
+//! The requests that write, built from the data that exists.
 
 use serde_json::{Value, json};
 
@@ -173,13 +173,13 @@ impl World {
         vec![("", body)]
     }
 
-    /// Messages for an application that is there, and for one that the request makes.
+    /// Messages for an application that exists, and for one that the request creates.
     fn messages(&self) -> Vec<(&'static str, Value)> {
         let message = json!({"eventType": "a.b", "payload": {}});
         let own = json!({"eventType": "a.b", "eventId": "own", "payload": {}});
-        let with = json!({"eventType": "a.b", "payload": {},
+        let creating = json!({"eventType": "a.b", "payload": {},
             "application": {"name": "New", "uid": format!("new-{}", self.number)}});
-        vec![("", message), ("", own), ("", with)]
+        vec![("", message), ("", own), ("", creating)]
     }
 
     /// The requests of a route: one for each variant, each also with an idempotency key where the

@@ -1,5 +1,5 @@
-//! What requests are about: a queue, an application, an orchestration and so on, made for one
-//! request and called by its number; and what a request is.
+//! The data that requests use: a queue, an application, an orchestration and so on, created for one
+//! request and named after its number. Also the requests themselves.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Client};
 
-/// The key of the settings, which may do everything.
+/// The configured API key, which allows everything.
 pub(super) const ROOT: &str = "root-key";
 
-/// Calls as root.
+/// Sends a request with the key [`ROOT`].
 pub(super) async fn call(client: Client, request: &Request) -> std::io::Result<Answer> {
     let headers = format!("authorization: Bearer {ROOT}\r\n{}", request.headers);
     let body = if request.body.is_null() { String::new() } else { request.body.to_string() };
@@ -37,20 +37,20 @@ impl Request {
     }
 }
 
-/// What a request is about. Everything has names of its own, so that what is left of another
-/// request is in nobody's way.
+/// The data that a request uses. All names are unique, so that data that another request left
+/// behind does not interfere.
 pub(super) struct World {
     client: Client,
     pub(super) number: u32,
-    /// The parts of paths, by their names in the routes.
+    /// The values of path parameters, by the names of the parameters.
     names: HashMap<&'static str, String>,
 }
 
 impl World {
-    /// Makes what a route needs.
-    pub(super) async fn make(client: Client, number: u32, route: &str) -> Self {
+    /// Creates the data that a route needs.
+    pub(super) async fn create(client: Client, number: u32, route: &str) -> Self {
         let mut world = Self { client, number, names: HashMap::new() };
-        world.name_all();
+        world.set_names();
         let path = route.split_once(' ').expect("a method and a path").1;
         match path.split('/').nth(3).unwrap_or(path) {
             "app" => world.make_application(route).await,
@@ -81,7 +81,7 @@ impl World {
         world
     }
 
-    fn name_all(&mut self) {
+    fn set_names(&mut self) {
         let of = |name: &str| format!("{name}-{}", self.number);
         self.names = HashMap::from([
             ("queue", of("q")),
@@ -102,7 +102,7 @@ impl World {
         self.names.get(name).unwrap_or_else(|| panic!("{{{name}}} is unknown: give it a value"))
     }
 
-    fn is(&mut self, name: &'static str, value: &Value) {
+    fn set(&mut self, name: &'static str, value: &Value) {
         let value = value.as_str().unwrap_or_else(|| panic!("{name}: {value}"));
         self.names.insert(name, value.to_owned());
     }
@@ -114,7 +114,8 @@ impl World {
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
-    /// Two messages, the first of them leased by a group and by nobody's group, and a timer.
+    /// Creates two messages and a timer. The first message is leased in a consumer group or in
+    /// queue mode, if the route needs that.
     async fn make_queue(&mut self, route: &str) {
         let queue = self.of("queue").to_owned();
         let item = |id: &str| {
@@ -123,7 +124,7 @@ impl World {
         };
         let items = json!({"items": [item("m"), item("x")]});
         let pushed = self.expect("POST", "/api/v1/push", items).await;
-        self.is("partitionId", &pushed[0]["partition_id"]);
+        self.set("partitionId", &pushed[0]["partition_id"]);
         if route.contains("/consumer-groups/") {
             let path = format!("/api/v1/pop/queue/{queue}?consumerGroup={}", self.of("group"));
             self.expect("GET", path, Value::Null).await;
@@ -134,7 +135,7 @@ impl World {
         {
             let popped =
                 self.expect("GET", format!("/api/v1/pop/queue/{queue}"), json!(null)).await;
-            self.is("leaseId", &popped["leaseId"]);
+            self.set("leaseId", &popped["leaseId"]);
         }
         if route.contains("/messages/") && route.starts_with("POST") {
             self.expect("POST", "/api/v1/ack", self.ack("failed")).await;
@@ -156,15 +157,16 @@ impl World {
         self.expect("POST", "/api/v1/ack", ack).await;
         let listed = format!("/api/v1/dlq?queue={}", self.of("queue"));
         let listed = self.expect("GET", listed, Value::Null).await;
-        self.is("deadLetterId", &listed["messages"][0]["deadLetterId"]);
+        self.set("deadLetterId", &listed["messages"][0]["deadLetterId"]);
         if route.contains("{job}") {
             let filter = json!({"filter": {"queue": self.of("queue")}});
             let job = self.expect("POST", "/api/v1/dlq/redrive", filter).await;
-            self.is("job", &job["job"]);
+            self.set("job", &job["job"]);
         }
     }
 
-    /// A subscription, or nothing: not even the application that all of them are of.
+    /// Creates a subscription if the route names one. Otherwise removes the application of all
+    /// subscriptions.
     async fn make_subscription(&mut self, route: &str) {
         if route.ends_with("{id}") {
             self.expect("POST", "/subscriptions", self.subscription()).await;
@@ -177,7 +179,7 @@ impl World {
 
     async fn make_key(&mut self) {
         let made = self.expect("POST", "/api/v1/keys", self.key("made")).await;
-        self.is("id", &made["id"]);
+        self.set("id", &made["id"]);
     }
 
     async fn make_instance(&mut self, route: &str) {
@@ -193,8 +195,8 @@ impl World {
         }
     }
 
-    /// An application with an endpoint that is pulled from and one that is called, a message, and
-    /// an attempt at it.
+    /// Creates an application with a pull endpoint, an endpoint with a URL and a message, and an
+    /// attempt to deliver the message if the route names one.
     async fn make_application(&mut self, route: &str) {
         let app = self.of("app_id").to_owned();
         self.expect("POST", "/api/v1/app", json!({"name": "A", "uid": app})).await;
@@ -213,8 +215,8 @@ impl World {
         if route.contains("/pull/") || route.contains("{attempt_id}") {
             let pull = format!("{base}/endpoint/{endpoint}/pull");
             let pulled = self.expect("GET", &pull, Value::Null).await;
-            self.is("token", &pulled["messages"][0]["token"]);
-            self.is("attempt_id", &pulled["messages"][0]["attemptId"]);
+            self.set("token", &pulled["messages"][0]["token"]);
+            self.set("attempt_id", &pulled["messages"][0]["attemptId"]);
         }
         if route.contains("{attempt_id}") {
             let nack = json!({"items": [{"token": self.of("token"), "error": "no"}]});

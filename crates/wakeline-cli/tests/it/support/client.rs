@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Calls one server; a connection per call.
+/// Calls one server, with one connection per call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -37,7 +37,7 @@ impl Answer {
     }
 }
 
-/// A request that was sent and not answered yet.
+/// A request whose answer was not read yet.
 pub(crate) struct Parked {
     stream: TcpStream,
 }
@@ -77,7 +77,7 @@ impl Client {
         self.send_with(method, path, "", body).await
     }
 
-    /// Sends a request with more headers, each a line.
+    /// Sends a request with additional header lines.
     pub(crate) async fn send_with(
         &self,
         method: &str,
@@ -112,12 +112,12 @@ impl Client {
         self.call("POST", path, &body.to_string()).await.expect("an answer")
     }
 
-    /// Parks a pop.
+    /// Sends a pop that waits.
     pub(crate) async fn park(&self, path: &str) -> Parked {
         self.send("GET", path, "").await.expect("sent")
     }
 
-    /// Pushes messages that are their own transaction ids.
+    /// Pushes messages whose payloads are their transaction ids.
     pub(crate) async fn push(&self, queue: &str, messages: &[(&str, &str)]) {
         let item = |(partition, id): &(&str, &str)| {
             let id = json!(id);

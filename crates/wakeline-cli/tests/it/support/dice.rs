@@ -1,6 +1,6 @@
-//! Chance that can be repeated.
+//! Random numbers that can be reproduced.
 
-/// Pseudo-random numbers from a seed that is printed.
+/// A generator of pseudo-random numbers. Tests print its seed.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 

@@ -7,20 +7,20 @@ use super::receiver::{Receiver, SECRET};
 use super::server::{Server, wakeline};
 use crate::hook_history::{Ended, Logged};
 
-/// A key ring: all servers of a test must have the same.
+/// Encryption keys. All servers of a test must have the same.
 pub(crate) const KEYS: &str = "a:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// Calls a server about the application `a`.
+/// Calls a server, with requests about the application `a`.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook(pub(crate) Client);
 
 impl Hook {
-    /// Starts a server that may call this machine.
+    /// Starts a server that may call receivers on this machine.
     pub(crate) async fn serve(url: &str, flags: &[&str]) -> Server {
         Self::serve_with(Some(KEYS), url, flags).await
     }
 
-    /// The same, with other keys or without.
+    /// Like [`Self::serve`], with other keys or without keys.
     pub(crate) async fn serve_with(keys: Option<&str>, url: &str, flags: &[&str]) -> Server {
         let mut command = wakeline();
         if let Some(keys) = keys {
@@ -31,14 +31,14 @@ impl Hook {
         Server::spawn(command).await
     }
 
-    /// Makes the application.
+    /// Creates the application.
     pub(crate) async fn open(server: &Server) -> Self {
         let hook = Self(server.client);
         hook.post("/api/v1/app", json!({"name": "A", "uid": "a"})).await;
         hook
     }
 
-    /// Makes an endpoint for a receiver, with its name as uid; returns its id.
+    /// Creates an endpoint for a receiver, with the name of the receiver as uid. Returns its id.
     pub(crate) async fn endpoint(&self, receiver: &Receiver, more: Value) -> String {
         let mut body = json!({"url": receiver.url(), "uid": receiver.name, "secret": SECRET});
         let more = more.as_object().expect("an object").clone();
@@ -47,7 +47,7 @@ impl Hook {
         made["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Sends a message that must be accepted; returns its id.
+    /// Sends a message that must be accepted. Returns its id.
     pub(crate) async fn send(&self, mark: &str) -> String {
         let body = json!({"eventType": "plain", "eventId": mark, "payload": {"mark": mark}});
         let made = self.post("/api/v1/app/a/msg", body).await;
@@ -60,7 +60,7 @@ impl Hook {
         answer.json()
     }
 
-    /// Calls, and expects a status.
+    /// Sends a request, and checks the status of the answer.
     pub(crate) async fn expect(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.0.call(method, path, &text).await.expect("an answer");
@@ -74,14 +74,14 @@ impl Hook {
         answer.json()
     }
 
-    /// Deliveries of an endpoint that have not ended.
+    /// Returns the number of deliveries of an endpoint that have not ended.
     pub(crate) async fn open_deliveries(&self, endpoint: &str) -> u64 {
         let stats = self.get(&format!("/api/v1/app/a/endpoint/{endpoint}/stats")).await;
         let count = |name: &str| stats[name].as_u64().expect("a count");
         count("pending") + count("sending")
     }
 
-    /// All attempts to an endpoint.
+    /// Returns all attempts to deliver to an endpoint.
     pub(crate) async fn attempts(&self, endpoint: &str) -> Vec<Logged> {
         let mut all = Vec::new();
         let mut iterator = String::new();
@@ -97,7 +97,7 @@ impl Hook {
         }
     }
 
-    /// The deliveries of a message, by the endpoints' ids.
+    /// Returns the deliveries of a message.
     pub(crate) async fn deliveries(&self, message: &str) -> Vec<Value> {
         let page = self.get(&format!("/api/v1/app/a/msg/{message}/delivery")).await;
         page["data"].as_array().expect("a list").clone()
@@ -116,12 +116,12 @@ fn logged(endpoint: &str, item: &Value) -> Logged {
         message: text(item, "msgId"),
         number: item["attemptNumber"].as_u64().expect("a number"),
         outcome: text(item, "outcome"),
-        began_at: moment(&item["timestamp"]).expect("a time"),
+        began_at: parse_time(&item["timestamp"]).expect("a time"),
         answer: (status > 0).then(|| (status, text(item, "response"))),
     }
 }
 
-/// How a delivery stands.
+/// Reads the state of a delivery.
 pub(crate) fn ended(endpoint: &str, delivery: &Value) -> Ended {
     Ended {
         endpoint: endpoint.to_owned(),
@@ -131,8 +131,8 @@ pub(crate) fn ended(endpoint: &str, delivery: &Value) -> Ended {
     }
 }
 
-/// A time as microseconds, if it is one.
-pub(crate) fn moment(text: &Value) -> Option<i64> {
+/// Reads a time as microseconds. Returns `None` if the value is not a text.
+pub(crate) fn parse_time(text: &Value) -> Option<i64> {
     let at: jiff::Timestamp = text.as_str()?.parse().expect("a time");
     Some(at.as_microsecond())
 }

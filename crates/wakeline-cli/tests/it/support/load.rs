@@ -1,4 +1,4 @@
-//! Producers and consumers that write down what they saw, for a checker to judge.
+//! Producers and consumers that record a history for the history checker.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use wakeline_core::Verdict;
-use wakeline_testkit::history::{Answer, Delivery, History, Push, Seen, Settle, Span};
+use wakeline_testkit::history::{
+    CallOutcome, ClientHistory, Push, SeenDelivery, SeenMessage, Settle, Span,
+};
 
 use super::{Client, Dice, Server, eventually};
 
@@ -17,7 +19,7 @@ const GROUPS: [&str; 2] = ["one", "two"];
 const CONSUMERS_PER_GROUP: usize = 3;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Clients under way.
+/// Running producers and consumers.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     producers: JoinSet<()>,
@@ -25,7 +27,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts producers and consumers of a queue that never gives a message up.
+    /// Starts producers and consumers of a queue whose messages are retried without a limit.
     pub(crate) async fn begin(servers: &[&Server], seed: u64) -> Self {
         let options = json!({"queue": "q", "options": {"leaseTime": LEASE.as_secs(),
                                                        "retryLimit": 1_000_000, "retryDelay": 0}});
@@ -39,7 +41,7 @@ impl Load {
             consuming: true.into(),
         });
         let mut load = Self { shared, producers: JoinSet::new(), consumers: JoinSet::new() };
-        load.turn_to(servers);
+        load.set_servers(servers);
         for writer in 0..WRITERS {
             load.producers.spawn(Arc::clone(&load.shared).produce(writer));
         }
@@ -50,14 +52,14 @@ impl Load {
         load
     }
 
-    /// From now on the clients call these servers, each call the next one.
-    pub(crate) fn turn_to(&self, servers: &[&Server]) {
+    /// Makes the clients call these servers from now on, one after the other.
+    pub(crate) fn set_servers(&self, servers: &[&Server]) {
         let addresses = servers.iter().map(|server| server.client.address).collect();
         *self.shared.addresses.lock().expect("not poisoned") = addresses;
     }
 
-    /// Lets everything drain, and returns what was seen.
-    pub(crate) async fn end(mut self, server: &Server) -> History {
+    /// Waits until all messages are consumed, and returns the history.
+    pub(crate) async fn end(mut self, server: &Server) -> ClientHistory {
         self.shared.producing.store(false, Ordering::SeqCst);
         while self.producers.join_next().await.transpose().expect("no panic").is_some() {}
         eventually("all is consumed", || async {
@@ -74,12 +76,12 @@ impl Load {
     }
 }
 
-/// What all clients share.
+/// The state that all clients share.
 struct Shared {
     started: Instant,
     addresses: Mutex<Vec<SocketAddr>>,
     calls: AtomicUsize,
-    history: Mutex<History>,
+    history: Mutex<ClientHistory>,
     producing: AtomicBool,
     consuming: AtomicBool,
 }
@@ -91,7 +93,7 @@ impl Shared {
         Client::new(addresses[turn % addresses.len()])
     }
 
-    fn record(&self, event: impl FnOnce(&mut History)) {
+    fn record(&self, event: impl FnOnce(&mut ClientHistory)) {
         event(&mut self.history.lock().expect("not poisoned"));
     }
 
@@ -99,7 +101,7 @@ impl Shared {
         self.started.elapsed()
     }
 
-    /// A call with its span; `None` if no whole answer came.
+    /// Sends a request. Returns its span and the answer; `None` if there was no complete answer.
     async fn call(&self, method: &str, path: &str, body: &Value) -> (Span, Option<(u16, Value)>) {
         let from = self.now();
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -114,7 +116,8 @@ impl Shared {
         (span, answer)
     }
 
-    /// Pushes numbered messages to its own partition; repeats each until it is acknowledged.
+    /// Pushes numbered messages to the partition of this writer. Repeats each push until it
+    /// succeeds.
     async fn produce(self: Arc<Self>, writer: usize) {
         let partition = format!("w{writer}");
         for number in 0.. {
@@ -127,7 +130,7 @@ impl Shared {
             loop {
                 let (span, answer) = self.call("POST", "/api/v1/push", &body).await;
                 let ok = answer.is_some_and(|(status, _)| status == 201);
-                let answer = if ok { Answer::Ok } else { Answer::Unknown };
+                let answer = if ok { CallOutcome::Ok } else { CallOutcome::Unknown };
                 let (partition, message) = (partition.clone(), message.clone());
                 self.record(|h| h.pushes.push(Push { partition, message, span, answer }));
                 if ok {
@@ -138,7 +141,8 @@ impl Shared {
         }
     }
 
-    /// Pops and settles; now and then it crashes, or settles what it lost long ago.
+    /// Pops and settles messages. Sometimes it omits to settle them like a consumer that crashes,
+    /// or settles them after its lease has expired.
     async fn consume(self: Arc<Self>, group: &'static str, seed: u64) {
         let mut dice = Dice::new(seed);
         while self.consuming.load(Ordering::SeqCst) {
@@ -154,10 +158,10 @@ impl Shared {
             };
             let messages = popped["messages"].as_array().expect("messages").clone();
             self.record(|h| h.deliveries.extend(deliveries(group, span, &messages)));
-            let trouble = self.producing.load(Ordering::SeqCst);
+            let may_fail = self.producing.load(Ordering::SeqCst);
             match dice.below(100) {
-                0 if trouble => continue,
-                1 if trouble => tokio::time::sleep(LEASE + Duration::from_millis(300)).await,
+                0 if may_fail => continue,
+                1 if may_fail => tokio::time::sleep(LEASE + Duration::from_millis(300)).await,
                 _ => {}
             }
             self.settle(group, &messages).await;
@@ -174,9 +178,9 @@ impl Shared {
         let (span, answer) = self.call("POST", "/api/v1/ack/batch", &body).await;
         for (index, message) in messages.iter().enumerate() {
             let answer = match &answer {
-                Some((200, results)) if results[index]["success"] == true => Answer::Ok,
-                Some((200, _)) => Answer::Refused,
-                _ => Answer::Unknown,
+                Some((200, results)) if results[index]["success"] == true => CallOutcome::Ok,
+                Some((200, _)) => CallOutcome::Refused,
+                _ => CallOutcome::Unknown,
             };
             let settle = Settle {
                 group: group.to_owned(),
@@ -195,16 +199,16 @@ fn text(message: &Value, field: &str) -> String {
     message[field].as_str().expect("a text").to_owned()
 }
 
-/// One delivery per partition of a pop.
-fn deliveries(group: &str, span: Span, messages: &[Value]) -> Vec<Delivery> {
-    let mut all: Vec<Delivery> = Vec::new();
+/// Returns one delivery for each partition of a pop.
+fn deliveries(group: &str, span: Span, messages: &[Value]) -> Vec<SeenDelivery> {
+    let mut all: Vec<SeenDelivery> = Vec::new();
     for message in messages {
         let partition = text(message, "partition");
         let offset = message["offset"].as_i64().expect("an offset");
-        let seen = Seen { message: text(message, "transactionId"), offset };
+        let seen = SeenMessage { message: text(message, "transactionId"), offset };
         match all.iter_mut().find(|delivery| delivery.partition == partition) {
             Some(delivery) => delivery.messages.push(seen),
-            None => all.push(Delivery {
+            None => all.push(SeenDelivery {
                 group: group.to_owned(),
                 partition,
                 lease: Some(text(message, "leaseId")),

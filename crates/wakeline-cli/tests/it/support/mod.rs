@@ -1,4 +1,4 @@
-//! What the tests of the whole binary share: servers, databases, a client, a proxy.
+//! Helpers of the tests of the whole binary: servers, databases, a client and proxies.
 
 mod client;
 mod dice;
@@ -14,25 +14,25 @@ mod statements;
 
 pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use dice::Dice;
-pub(crate) use hook::{Hook, KEYS, ended, moment};
+pub(crate) use hook::{Hook, KEYS, ended, parse_time};
 pub(crate) use load::Load;
 pub(crate) use node::Node;
 pub(crate) use pooler::Pooler;
 pub(crate) use postgres::OwnPostgres;
 pub(crate) use proxy::Proxy;
-pub(crate) use receiver::{Mood, Receiver, SECRET, now};
+pub(crate) use receiver::{Behaviour, Receiver, SECRET, now};
 pub(crate) use server::{Server, Store, output_of, wakeline};
 pub(crate) use statements::{StatementProxy, When};
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// Whether the long versions of the tests were asked for (`cargo xtask test --long`).
+/// Whether to run the long versions of the tests (`cargo xtask test --long`).
 pub(crate) fn long() -> bool {
     std::env::var_os("WAKELINE_LONG").is_some()
 }
 
-/// Waits until something holds, at most half a minute.
+/// Waits until a condition is true, for at most 30 seconds.
 pub(crate) async fn eventually<F>(what: &str, mut holds: impl FnMut() -> F)
 where
     F: Future<Output = bool>,

@@ -1,4 +1,4 @@
-//! A PgBouncer of its own in front of the PostgreSQL that `cargo xtask test` runs.
+//! A PgBouncer for one test, in front of the PostgreSQL that `cargo xtask test` runs.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +16,11 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    /// Starts one with so many connections to the database, and more lines for its configuration.
+    /// Starts a pooler with this number of connections to the database, and additional lines in its
+    /// configuration.
     pub(crate) fn start(database: &TestDatabase, connections: u32, more: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // A port that was free a moment ago may have been taken meanwhile.
+        // Another process may take the free port before the pooler binds it.
         for _ in 0..5 {
             let address = free_address();
             let config = configure(folder.path(), database, address);
@@ -34,7 +35,7 @@ impl Pooler {
         panic!("PgBouncer did not start");
     }
 
-    /// A database, reached through it.
+    /// The URL of a database through the pooler.
     pub(crate) fn url(&self, database: &TestDatabase) -> String {
         database.url_through(self.address)
     }
@@ -42,13 +43,13 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // It may have ended; then there is nothing to kill.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Writes its configuration, which its user may read; returns where.
+/// Writes the configuration so that the user of the pooler can read it. Returns its path.
 fn configure(folder: &Path, database: &TestDatabase, at: SocketAddr) -> std::path::PathBuf {
     std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).expect("allowed");
     let (config, users) = (folder.join("pgbouncer.ini"), folder.join("users"));
@@ -66,7 +67,8 @@ fn configure(folder: &Path, database: &TestDatabase, at: SocketAddr) -> std::pat
     config
 }
 
-/// PgBouncer refuses to run as root: then it takes the user that PostgreSQL runs as.
+/// Returns the command that starts PgBouncer. PgBouncer refuses to run as root; as root it runs as
+/// the user of PostgreSQL.
 fn command(config: &Path) -> Command {
     let installed = Path::new("/usr/sbin/pgbouncer");
     let program = if installed.exists() { installed } else { Path::new("pgbouncer") };
@@ -79,7 +81,7 @@ fn command(config: &Path) -> Command {
     command
 }
 
-/// Waits until it accepts connections; false if it ended.
+/// Waits until the pooler accepts connections. Returns false if it ended.
 fn answers(child: &mut Child, address: SocketAddr) -> bool {
     let started = Instant::now();
     while child.try_wait().expect("waited").is_none() {

@@ -1,5 +1,5 @@
-//! Databases of their own on the PostgreSQL that `cargo xtask test` runs, and PostgreSQL servers
-//! of their own for tests that restart one.
+//! Databases on the PostgreSQL that `cargo xtask test` runs, one for each test, and separate
+//! PostgreSQL servers for tests that restart one.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use wakeline_postgres::{PostgresOptions, migrate_up};
 use wakeline_testkit::database::{APP_ROLE, TestDatabase};
 
-/// A migrated database of its own.
+/// Creates a migrated database for one test.
 pub(crate) async fn database() -> TestDatabase {
     TestDatabase::copy_of("wl_migrated", async |url| {
         migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
@@ -16,7 +16,7 @@ pub(crate) async fn database() -> TestDatabase {
     .await
 }
 
-/// A PostgreSQL server of its own.
+/// A PostgreSQL server for one test.
 pub(crate) struct OwnPostgres {
     folder: tempfile::TempDir,
     port: u16,
@@ -27,7 +27,7 @@ impl OwnPostgres {
         Self::start_with(|_| {})
     }
 
-    /// One that is set up in its data folder before it starts.
+    /// Starts a server whose data folder is modified by `set_up` before the start.
     pub(crate) fn start_with(set_up: impl FnOnce(&Path)) -> Self {
         let mut own = Self { folder: tempfile::tempdir().expect("a folder"), port: 0 };
         if let Some(user) = own.user() {
@@ -43,7 +43,7 @@ impl OwnPostgres {
             let owned = Command::new("chown").args(["-R", &user, &data]).status();
             assert!(owned.expect("chown runs").success());
         }
-        // A port that was free a moment ago may have been taken meanwhile.
+        // Another process may take the free port before the server binds it.
         let started = (0..5).any(|_| {
             own.port = free_port();
             own.start_again()
@@ -56,18 +56,18 @@ impl OwnPostgres {
         format!("postgres://{APP_ROLE}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// The same, by a host name and with parameters.
+    /// The URL with a host name and parameters.
     pub(crate) fn url_at(&self, host: &str, parameters: &str) -> String {
         format!("postgres://{APP_ROLE}@{host}:{}/postgres?{parameters}", self.port)
     }
 
-    /// Stops it at once, as a crash would.
+    /// Stops the server at once, like a crash.
     pub(crate) fn stop(&self) {
         let stopped = self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
         assert!(stopped, "{}", self.log());
     }
 
-    /// Starts it where it was.
+    /// Starts the server again on the same port.
     pub(crate) fn restart(&self) {
         assert!(self.start_again(), "{}", self.log());
     }
@@ -94,7 +94,7 @@ impl OwnPostgres {
         self.folder.path().join("data").display().to_string()
     }
 
-    /// The unprivileged user that PostgreSQL runs as when this is root.
+    /// The unprivileged user that PostgreSQL runs as if this process runs as root.
     fn user(&self) -> Option<String> {
         let user = std::env::var("WAKELINE_TEST_PG_USER").ok();
         user.filter(|_| rustix::process::getuid().is_root())

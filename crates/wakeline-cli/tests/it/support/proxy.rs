@@ -1,4 +1,4 @@
-//! A TCP proxy that can cut what goes through it, or swallow it.
+//! A TCP proxy that can close connections, or drop all bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use tokio::sync::watch;
 /// What the proxy does with connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
+    /// Passes bytes on.
     Pass,
-    /// Ends them, and refuses new ones.
+    /// Closes connections, and closes new ones at once.
     Cut,
-    /// Keeps them open and passes nothing on. What is open then never works again.
+    /// Keeps connections open and passes nothing on. These connections never work again.
     Swallow,
 }
 
@@ -38,18 +39,18 @@ impl Proxy {
         Self { address, mode }
     }
 
-    /// Ends all connections and refuses new ones.
+    /// Closes all connections and refuses new ones.
     pub(crate) fn cut(&self) {
         self.mode.send_replace(Mode::Cut);
     }
 
-    /// Drops what arrives, on open connections and on new ones, and answers nothing.
+    /// Drops all bytes on open and new connections, and answers nothing.
     pub(crate) fn swallow(&self) {
         self.mode.send_replace(Mode::Swallow);
     }
 
     /// Lets new connections through again.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restore(&self) {
         self.mode.send_replace(Mode::Pass);
     }
 }

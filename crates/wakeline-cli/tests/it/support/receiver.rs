@@ -1,8 +1,9 @@
-//! Receivers of webhooks that behave as badly as they are told to, and keep a log.
+//! Receivers of webhooks with configurable behaviour, which log all requests.
 //!
 //! # Invariants
 //! * A request is in the log before any of its answer is sent.
-//! * Each receiver has an address of its own, so that nobody takes its port while it refuses.
+//! * Each receiver has an address of its own, so that no other process takes its port while it
+//!   refuses connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,67 +21,68 @@ use tokio::task::JoinHandle;
 use super::Dice;
 use crate::hook_history::Arrival;
 
-/// The key that all endpoints of the tests sign with.
+/// The signing secret of all endpoints in the tests.
 pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// How a receiver behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     /// Answers with a status and the name of the request.
     Answers(u16),
-    /// Answers with a status and asks to be left alone for so many milliseconds.
-    Asks(u16, u64),
-    /// Reads, and breaks the connection.
+    /// Answers with a status and a `Retry-After` header of this many milliseconds.
+    RetryAfter(u16, u64),
+    /// Reads the request, and resets the connection.
     Resets,
-    /// Reads, and is silent until its mood changes.
+    /// Reads the request, and does not answer until the behaviour changes.
     Holds,
-    /// Answers a byte at a time, and never to the end.
+    /// Answers one byte at a time, without an end.
     Drips,
-    /// Answers what is no HTTP.
-    Babbles,
-    /// Breaks off within a good answer.
+    /// Answers with bytes that are not HTTP.
+    SendsGarbage,
+    /// Closes the connection within a successful answer.
     BreaksOff,
-    /// Does not listen.
+    /// Refuses connections.
     Refuses,
-    /// One of all these but refusing, by chance, and often a good answer.
-    Moody,
-    /// Fails now and then.
-    Unsteady,
+    /// Behaves randomly like one of the above except refusing, and often answers successfully.
+    Random,
+    /// Answers with a failure sometimes.
+    SometimesFails,
 }
 
-impl Mood {
-    fn settle(self, dice: &mut Dice) -> Self {
+impl Behaviour {
+    fn choose(self, dice: &mut Dice) -> Self {
         match self {
-            Self::Moody => match dice.below(14) {
+            Self::Random => match dice.below(14) {
                 0 => Self::Answers(500),
-                1 => Self::Asks(503, 700),
-                2 => Self::Asks(429, 300),
+                1 => Self::RetryAfter(503, 700),
+                2 => Self::RetryAfter(429, 300),
                 3 => Self::Resets,
                 4 => Self::Holds,
                 5 => Self::Drips,
-                6 => Self::Babbles,
+                6 => Self::SendsGarbage,
                 7 => Self::BreaksOff,
                 8 => Self::Answers(400),
                 _ => Self::Answers(200),
             },
-            Self::Unsteady if dice.below(8) == 0 => Self::Answers(500),
-            Self::Unsteady => Self::Answers(201),
+            Self::SometimesFails if dice.below(8) == 0 => Self::Answers(500),
+            Self::SometimesFails => Self::Answers(201),
             other => other,
         }
     }
 }
 
-/// An endpoint's other side.
+/// The receiver of an endpoint.
 pub(crate) struct Receiver {
     pub(crate) name: String,
     address: SocketAddr,
-    desk: Arc<Desk>,
+    state: Arc<ReceiverState>,
     listening: Option<JoinHandle<()>>,
 }
 
-struct Desk {
+/// What a receiver shares with its connections.
+struct ReceiverState {
     name: String,
-    mood: watch::Sender<Mood>,
+    behaviour: watch::Sender<Behaviour>,
     log: parking_lot::Mutex<Vec<Arrival>>,
     dice: parking_lot::Mutex<Dice>,
     verifier: Webhook,
@@ -88,97 +90,97 @@ struct Desk {
 }
 
 impl Receiver {
-    pub(crate) async fn start(name: &str, mood: Mood) -> Self {
+    pub(crate) async fn start(name: &str, behaviour: Behaviour) -> Self {
         let mut dice = Dice::new(u64::try_from(now()).expect("after 1970"));
         let mut part = || u8::try_from(1 + dice.below(250)).expect("below 251");
         let ip = Ipv4Addr::new(127, part(), part(), part());
         let listener = TcpListener::bind((ip, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let desk = Arc::new(Desk {
+        let state = Arc::new(ReceiverState {
             name: name.to_owned(),
-            mood: watch::Sender::new(mood),
+            behaviour: watch::Sender::new(behaviour),
             log: parking_lot::Mutex::default(),
             dice: parking_lot::Mutex::new(dice),
             verifier: Webhook::new(SECRET).expect("a key"),
             held: AtomicUsize::new(0),
         });
-        let listening = tokio::spawn(listen(listener, Arc::clone(&desk)));
-        Self { name: name.to_owned(), address, desk, listening: Some(listening) }
+        let listening = tokio::spawn(listen(listener, Arc::clone(&state)));
+        Self { name: name.to_owned(), address, state, listening: Some(listening) }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/{}", self.address, self.name)
     }
 
-    /// From now on it behaves like that; what it holds is answered so.
-    pub(crate) async fn becomes(&mut self, mood: Mood) {
-        if mood == Mood::Refuses {
+    /// Changes the behaviour. Held requests are answered by the new behaviour.
+    pub(crate) async fn set_behaviour(&mut self, behaviour: Behaviour) {
+        if behaviour == Behaviour::Refuses {
             if let Some(listening) = self.listening.take() {
                 listening.abort();
                 let _ = listening.await;
             }
         } else if self.listening.is_none() {
             let listener = TcpListener::bind(self.address).await.expect("its own address");
-            self.listening = Some(tokio::spawn(listen(listener, Arc::clone(&self.desk))));
+            self.listening = Some(tokio::spawn(listen(listener, Arc::clone(&self.state))));
         }
-        self.desk.mood.send_replace(mood);
+        self.state.behaviour.send_replace(behaviour);
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub(crate) fn log(&self) -> Vec<Arrival> {
-        self.desk.log.lock().clone()
+        self.state.log.lock().clone()
     }
 
-    /// How many requests it has got.
+    /// Number of requests received so far.
     pub(crate) fn count(&self) -> usize {
-        self.desk.log.lock().len()
+        self.state.log.lock().len()
     }
 
-    /// How many requests it holds right now.
+    /// Number of requests that are held now.
     pub(crate) fn held(&self) -> usize {
-        self.desk.held.load(Ordering::SeqCst)
+        self.state.held.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has got so many.
+    /// Waits until this many requests were received.
     pub(crate) async fn got(&self, count: usize) {
         let what = format!("{} got {count} requests", self.name);
         super::eventually(&what, || async { self.count() >= count }).await;
     }
 }
 
-async fn listen(listener: TcpListener, desk: Arc<Desk>) {
+async fn listen(listener: TcpListener, state: Arc<ReceiverState>) {
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(serve(stream, Arc::clone(&desk)));
+        tokio::spawn(serve(stream, Arc::clone(&state)));
     }
 }
 
-async fn serve(mut stream: TcpStream, desk: Arc<Desk>) {
-    let mut mood = desk.mood.subscribe();
+async fn serve(mut stream: TcpStream, state: Arc<ReceiverState>) {
+    let mut behaviour = state.behaviour.subscribe();
     let mut bytes = Vec::new();
     loop {
         let request = tokio::select! {
             request = read(&mut stream, &mut bytes) => request,
-            // Refusing ends what was connected before.
-            _ = mood.wait_for(|mood| *mood == Mood::Refuses) => None,
+            // A receiver that refuses connections also ends the open ones.
+            _ = behaviour.wait_for(|behaviour| *behaviour == Behaviour::Refuses) => None,
         };
         let Some((headers, body)) = request else { return };
-        let act = desk.mood.borrow().settle(&mut desk.dice.lock());
-        let place = desk.note(&headers, &body);
-        if desk.act(act, place, &mut stream).await.is_none() {
+        let chosen = state.behaviour.borrow().choose(&mut state.dice.lock());
+        let index = state.record(&headers, &body);
+        if state.react(chosen, index, &mut stream).await.is_none() {
             return;
         }
     }
 }
 
-impl Desk {
-    fn note(&self, headers: &HeaderMap, body: &[u8]) -> usize {
+impl ReceiverState {
+    fn record(&self, headers: &HeaderMap, body: &[u8]) -> usize {
         let at = now();
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let body_json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let mut log = self.log.lock();
-        let place = log.len();
+        let index = log.len();
         log.push(Arrival {
-            request: format!("{}:{place}", self.name),
+            request: format!("{}:{index}", self.name),
             endpoint: self.name.clone(),
             message: text("webhook-id").unwrap_or_default().to_owned(),
             mark: body_json["mark"].as_str().unwrap_or_default().to_owned(),
@@ -187,17 +189,22 @@ impl Desk {
             retry_after: Duration::ZERO,
             verified: self.verifier.verify(body, headers).is_ok(),
         });
-        place
+        index
     }
 
-    /// Does what it will do with a request. `None` ends the connection.
-    async fn act(&self, mood: Mood, place: usize, stream: &mut TcpStream) -> Option<()> {
-        match mood {
-            Mood::Answers(status) => self.answer(status, None, place, stream).await,
-            Mood::Asks(status, ms) => self.answer(status, Some(ms), place, stream).await,
-            Mood::Holds => {
+    /// Reacts to the request with this index in the log. `None` ends the connection.
+    async fn react(
+        &self,
+        behaviour: Behaviour,
+        index: usize,
+        stream: &mut TcpStream,
+    ) -> Option<()> {
+        match behaviour {
+            Behaviour::Answers(status) => self.answer(status, None, index, stream).await,
+            Behaviour::RetryAfter(status, ms) => self.answer(status, Some(ms), index, stream).await,
+            Behaviour::Holds => {
                 let held = Held::new(&self.held);
-                let mut changes = self.mood.subscribe();
+                let mut changes = self.behaviour.subscribe();
                 changes.mark_unchanged();
                 let mut rest = [0; 1];
                 tokio::select! {
@@ -205,29 +212,32 @@ impl Desk {
                     _ = stream.read(&mut rest) => return None,
                 }
                 drop(held);
-                let mood = *self.mood.borrow();
-                match mood {
-                    Mood::Answers(status) => self.answer(status, None, place, stream).await,
+                let behaviour = *self.behaviour.borrow();
+                match behaviour {
+                    Behaviour::Answers(status) => self.answer(status, None, index, stream).await,
                     _ => None,
                 }
             }
-            Mood::Drips => {
+            Behaviour::Drips => {
                 for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n".iter().cycle() {
                     stream.write_all(&[*byte]).await.ok()?;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 None
             }
-            Mood::Babbles => {
+            Behaviour::SendsGarbage => {
                 stream.write_all(b"\x15\x03no http\r\n\r\n").await.ok()?;
                 None
             }
-            Mood::BreaksOff => {
+            Behaviour::BreaksOff => {
                 let start = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nbeginning";
                 stream.write_all(start).await.ok()?;
                 None
             }
-            Mood::Resets | Mood::Refuses | Mood::Moody | Mood::Unsteady => {
+            Behaviour::Resets
+            | Behaviour::Refuses
+            | Behaviour::Random
+            | Behaviour::SometimesFails => {
                 stream.set_zero_linger().ok()?;
                 None
             }
@@ -238,28 +248,29 @@ impl Desk {
         &self,
         status: u16,
         retry_after_ms: Option<u64>,
-        place: usize,
+        index: usize,
         stream: &mut TcpStream,
     ) -> Option<()> {
         let request = {
             let mut log = self.log.lock();
-            let arrival = &mut log[place];
+            let arrival = &mut log[index];
             arrival.answer = Some(status);
             arrival.retry_after = Duration::from_millis(retry_after_ms.unwrap_or_default());
             arrival.request.clone()
         };
-        let asked = match retry_after_ms {
+        let retry_after = match retry_after_ms {
             Some(ms) => format!("retry-after: {}.{:03}\r\n", ms / 1000, ms % 1000),
             None => String::new(),
         };
         let length = request.len();
-        let answer =
-            format!("HTTP/1.1 {status} x\r\n{asked}content-length: {length}\r\n\r\n{request}");
+        let answer = format!(
+            "HTTP/1.1 {status} x\r\n{retry_after}content-length: {length}\r\n\r\n{request}"
+        );
         stream.write_all(answer.as_bytes()).await.ok()
     }
 }
 
-/// Counts what is held, whatever ends it.
+/// Counts a held request until it is dropped.
 struct Held<'a>(&'a AtomicUsize);
 
 impl<'a> Held<'a> {
@@ -275,7 +286,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Reads one request to its end; what follows it stays in `bytes`. `None` if none came.
+/// Reads one whole request. Bytes after it stay in `bytes`. Returns `None` if the connection ends.
 async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<(HeaderMap, Vec<u8>)> {
     loop {
         if let Some((request, len)) = parse(bytes) {
@@ -302,7 +313,7 @@ fn parse(bytes: &[u8]) -> Option<((HeaderMap, Vec<u8>), usize)> {
     Some(((headers, body), head_len + 4 + length))
 }
 
-/// Microseconds by this machine's clock.
+/// The current time in microseconds, by the clock of this machine.
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     i64::try_from(since.as_micros()).expect("before the year 294247")

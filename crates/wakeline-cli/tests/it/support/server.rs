@@ -1,4 +1,4 @@
-//! A `wakeline serve` process.
+//! Processes of the binary under test.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -14,9 +14,9 @@ use super::postgres::database;
 use wakeline_testkit::database::TestDatabase;
 use wakeline_testkit::timings::set_up;
 
-/// The command under test, with an environment of its own.
+/// Returns the command under test, without `WAKELINE_` variables of this process.
 pub(crate) fn wakeline() -> Command {
-    // `cargo xtask test` builds the server in release mode for all that starts it.
+    // `cargo xtask test` builds the server in release mode for all tests that start it.
     let built = std::env::var_os("WAKELINE_TEST_SERVER");
     let mut command = Command::new(built.unwrap_or(env!("CARGO_BIN_EXE_wakeline").into()));
     for (name, _) in std::env::vars_os() {
@@ -28,13 +28,13 @@ pub(crate) fn wakeline() -> Command {
     command
 }
 
-/// What a command prints that must end by itself.
+/// Runs a command that must end by itself, and returns its output.
 pub(crate) async fn output_of(mut command: impl std::borrow::BorrowMut<Command>) -> Output {
     let ended = tokio::time::timeout(Duration::from_secs(30), command.borrow_mut().output()).await;
     ended.expect("it ends by itself").expect("it runs")
 }
 
-/// A store to serve: a file in a folder of its own, or a database of its own.
+/// A store for one test: a SQLite file in a temporary folder, or a PostgreSQL database.
 pub(crate) enum Store {
     Sqlite(tempfile::TempDir),
     Postgres(TestDatabase),
@@ -49,7 +49,7 @@ impl Store {
         Self::Postgres(database().await)
     }
 
-    /// Both stores, each fresh.
+    /// Returns a new store of each kind.
     pub(crate) async fn both() -> [Self; 2] {
         [Self::sqlite(), Self::postgres().await]
     }
@@ -73,7 +73,7 @@ impl Store {
 pub(crate) struct Server {
     child: Child,
     pub(crate) client: Client,
-    /// What it printed when it was ready.
+    /// The lines that the server printed when it was ready.
     pub(crate) greeting: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ impl Server {
         self.child.id().expect("it runs")
     }
 
-    /// The reading end of its standard error, if that is a pipe.
+    /// Returns the reading end of standard error, which must be a pipe.
     pub(crate) fn take_stderr(&mut self) -> ChildStderr {
         self.child.stderr.take().expect("piped")
     }
@@ -132,13 +132,13 @@ impl Server {
         self.ended().await
     }
 
-    /// Waits for its end and returns the exit code.
+    /// Waits until the process ends, and returns the exit code.
     pub(crate) async fn ended(mut self) -> Option<i32> {
         let waited = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
         waited.expect("it stops").expect("waited").code()
     }
 
-    /// Kills it as if the machine had failed it.
+    /// Kills the process, like a failure of the machine.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.expect("killed");
     }
@@ -148,19 +148,19 @@ impl Server {
         kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("signalled");
     }
 
-    /// The wake layer's part of `/health`.
+    /// Returns the field `wake` of `/health`.
     pub(crate) async fn wake(&self) -> Value {
         self.client.get("/health").await.json()["wake"].clone()
     }
 
-    /// A value of `/metrics`, by its name with its labels; 0 if it is not there.
+    /// Returns the value of a metric by its name with labels, or 0 if it does not exist.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.client.get("/metrics").await.body;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 
-    /// Waits until so many pops are parked.
+    /// Waits until this many pops are parked.
     pub(crate) async fn parked(&self, count: u64) {
         super::eventually(&format!("{count} pops parked"), || async {
             self.wake().await["waiters"] == count
@@ -168,13 +168,13 @@ impl Server {
         .await;
     }
 
-    /// Open descriptors of the process.
+    /// Number of open file descriptors of the process.
     pub(crate) fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.pid());
         std::fs::read_dir(Path::new(&folder)).expect("it runs").count()
     }
 
-    /// Resident memory of the process without pages of files, in bytes.
+    /// Resident memory of the process in bytes, without file pages.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("it runs");

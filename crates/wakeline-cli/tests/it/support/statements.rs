@@ -1,5 +1,5 @@
-//! A proxy in front of PostgreSQL that knows where statements begin and end on the wire, and takes
-//! the database away at one of them.
+//! A proxy in front of PostgreSQL that recognizes statements in the protocol, and makes the
+//! database unavailable at one of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The side of a statement on which the database goes away.
+/// When the database becomes unavailable, relative to a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// The server never gets it.
+    /// Before the server receives the statement.
     Before,
-    /// The server has executed it, and nobody hears the answer.
+    /// After the server has executed the statement, and before the client receives the answer.
     Unanswered,
-    /// The client has its answer, and finds the database away at the next statement.
+    /// After the client has received the answer: the next statement finds the database unavailable.
     Answered,
 }
 
-/// Where the database goes away.
-struct Plan {
-    /// Statements that still pass.
+/// The statement at which the database becomes unavailable.
+struct OutagePlan {
+    /// Number of statements that still pass.
     passes: u64,
     when: When,
 }
 
 struct Shared {
     server: String,
-    away: watch::Sender<bool>,
-    plan: Mutex<Option<Plan>>,
+    unavailable: watch::Sender<bool>,
+    plan: Mutex<Option<OutagePlan>>,
 }
 
-/// Passes connections on, until the database goes away.
+/// Passes connections on until the database becomes unavailable.
 pub(crate) struct StatementProxy {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -45,12 +45,12 @@ impl StatementProxy {
     pub(crate) async fn start(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let away = watch::Sender::new(false);
-        let shared = Arc::new(Shared { server, away, plan: Mutex::new(None) });
+        let unavailable = watch::Sender::new(false);
+        let shared = Arc::new(Shared { server, unavailable, plan: Mutex::new(None) });
         let accepting = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if !*accepting.away.borrow() {
+                if !*accepting.unavailable.borrow() {
                     tokio::spawn(pass(client, Arc::clone(&accepting)));
                 }
             }
@@ -58,25 +58,26 @@ impl StatementProxy {
         Self { address, shared }
     }
 
-    /// Takes the database away at the k-th statement from now on, counted from 1.
+    /// Makes the database unavailable at the nth statement from now on, counted from 1.
     pub(crate) fn interrupt(&self, nth: u64, when: When) {
-        *self.shared.plan.lock() = Some(Plan { passes: nth - 1, when });
+        *self.shared.plan.lock() = Some(OutagePlan { passes: nth - 1, when });
     }
 
-    /// Forgets the plan. True if it has come to pass: the database is away.
+    /// Forgets the plan. Returns whether the database is unavailable.
     pub(crate) fn was_interrupted(&self) -> bool {
         self.shared.plan.lock().take();
-        *self.shared.away.borrow()
+        *self.shared.unavailable.borrow()
     }
 
     /// Lets new connections through again.
-    pub(crate) fn heal(&self) {
-        self.shared.away.send_replace(false);
+    pub(crate) fn restore(&self) {
+        self.shared.unavailable.send_replace(false);
     }
 }
 
 impl Shared {
-    /// Counts a statement that is about to be sent. Says if the database goes away at it.
+    /// Counts a statement that is about to be sent. Returns whether and when the database becomes
+    /// unavailable at it.
     fn count(&self) -> Option<When> {
         let mut plan = self.plan.lock();
         let passes = &mut plan.as_mut()?.passes;
@@ -87,33 +88,33 @@ impl Shared {
         plan.take().map(|plan| plan.when)
     }
 
-    /// Ends all connections, and refuses new ones.
-    fn leave(&self) {
-        self.away.send_replace(true);
+    /// Closes all connections, and refuses new ones.
+    fn disconnect(&self) {
+        self.unavailable.send_replace(true);
     }
 }
 
 async fn pass(client: TcpStream, shared: Arc<Shared>) {
-    let mut away = shared.away.subscribe();
+    let mut unavailable = shared.unavailable.subscribe();
     let Ok(server) = TcpStream::connect(&shared.server).await else { return };
     let (from_client, mut to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let wire = Wire { shared: &shared, last: Mutex::new(None), farewell: Mutex::default() };
+    let link = Wire { shared: &shared, last: Mutex::new(None), last_answer: Mutex::default() };
     tokio::select! {
-        // The server has to see the end of requests, and closes the connection.
-        _ = async { tokio::join!(wire.requests(from_client, to_server),
-                                 wire.answers(from_server, &mut to_client)) } => {}
-        _ = away.wait_for(|away| *away) => {}
+        // When requests end, the server notices it and closes the connection.
+        _ = async { tokio::join!(link.requests(from_client, to_server),
+                                 link.answers(from_server, &mut to_client)) } => {}
+        _ = unavailable.wait_for(|unavailable| *unavailable) => {}
     }
-    let farewell = std::mem::take(&mut *wire.farewell.lock());
-    if !farewell.is_empty() {
-        // The other connections end first, so that the client knows of them.
+    let last_answer = std::mem::take(&mut *link.last_answer.lock());
+    if !last_answer.is_empty() {
+        // The other connections end first, so that the client notices that.
         tokio::time::sleep(Duration::from_millis(5)).await;
-        let _ = to_client.write_all(&farewell).await;
+        let _ = to_client.write_all(&last_answer).await;
     }
 }
 
-/// A message: its kind, and all of its bytes.
+/// Reads a message. Returns its type, and all of its bytes.
 async fn message(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<(u8, Vec<u8>)> {
     let kind = from.read_u8().await?;
     let mut bytes = vec![kind];
@@ -125,28 +126,28 @@ async fn message(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<(u8, Ve
     Ok((kind, bytes))
 }
 
-/// Whether a text only sets a session up.
+/// Whether a query only sets up a session.
 fn is_set_up(query: &[u8]) -> bool {
     query[5..].starts_with(b"SET statement_timeout")
 }
 
-/// One connection.
+/// One connection through the proxy.
 struct Wire<'a> {
     shared: &'a Shared,
-    /// The number of the last request, and what becomes of its answer.
+    /// The number of the last request, and when the database becomes unavailable at it.
     last: Mutex<Option<(u64, When)>>,
-    /// The answer that is passed on while the database goes away.
-    farewell: Mutex<Vec<u8>>,
+    /// The last answer, which is passed on when the database has become unavailable.
+    last_answer: Mutex<Vec<u8>>,
 }
 
 impl Wire<'_> {
-    /// Passes requests on, each with all its messages.
+    /// Passes requests on, each with all of its messages.
     async fn requests(
         &self,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
     ) -> std::io::Result<()> {
-        // The first message has no kind.
+        // The first message has no type.
         let length = from.read_u32().await?;
         let mut request = vec![0; length as usize - 4];
         from.read_exact(&mut request).await?;
@@ -166,7 +167,7 @@ impl Wire<'_> {
             match if executes { self.shared.count() } else { None } {
                 None => {}
                 Some(When::Before) => {
-                    self.shared.leave();
+                    self.shared.disconnect();
                     return Ok(());
                 }
                 Some(when) => *self.last.lock() = Some((number, when)),
@@ -176,7 +177,8 @@ impl Wire<'_> {
         }
     }
 
-    /// Passes answers on. Once that of the last request is complete, the database goes away.
+    /// Passes answers on. When the answer to the last request is complete, the database becomes
+    /// unavailable.
     async fn answers(
         &self,
         mut from: OwnedReadHalf,
@@ -188,14 +190,14 @@ impl Wire<'_> {
             let last = self.last.lock().filter(|(last, _)| number >= *last);
             match last {
                 None => to.write_all(&bytes).await?,
-                Some((_, When::Answered)) => self.farewell.lock().extend(bytes),
+                Some((_, When::Answered)) => self.last_answer.lock().extend(bytes),
                 Some(_) => {}
             }
-            // Ready for the next request.
+            // The server is ready for the next request.
             if kind == b'Z' {
                 number += 1;
                 if last.is_some() {
-                    self.shared.leave();
+                    self.shared.disconnect();
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Reads and interventions over a store.
+//! The management functions of the provider over a store.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, EarlyMailbox, Envelope, ExecutionDetail, FindUnclaimed,
-    FlowDepths, HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
-    ListInstances, ListMailboxes, ListedInstances, PendingWork, PruneOptions, PruneReport,
+    FlowDepths, HistoryBatch, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
+    ListMailboxes, ListedInstances, NewInstance, PendingWork, PruneOptions, PruneReport,
     Suspension, TerminateInstance, Unclaimed, WaitingMessage, Watched,
 };
 
@@ -16,10 +16,12 @@ use super::{StoreProvider, failed, token};
 use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::json::Json;
-use crate::message::WorkItem;
-use crate::provider::admin::{EventPage, MailboxItem, PendingActivity, ProviderAdmin, Seen};
+use crate::message::FlowMessage;
+use crate::provider::admin::{
+    EventPage, MailboxItem, PendingActivity, ProviderAdmin, SeenVersions,
+};
+use crate::provider::api::{FlowClaimResult, FlowRequest, FlowWaitLine};
 use crate::provider::envelope;
-use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
 
 #[async_trait]
@@ -35,12 +37,12 @@ impl ProviderAdmin for StoreProvider {
     async fn wait(
         &self,
         instance: &InstanceId,
-        seen: Seen,
+        seen: SeenVersions,
         timeout: Duration,
     ) -> Result<Option<Watched>, ProviderError> {
-        let line = Line::Outcome(instance.clone(), seen);
-        match self.take(line, Ask::Outcome, Some(timeout)).await? {
-            Some(Grant::Outcome(watched)) => Ok(Some(watched)),
+        let line = FlowWaitLine::Outcome(instance.clone(), seen);
+        match self.take(line, FlowRequest::Outcome, Some(timeout)).await? {
+            Some(FlowClaimResult::Outcome(watched)) => Ok(Some(watched)),
             _ => Ok(None),
         }
     }
@@ -66,7 +68,7 @@ impl ProviderAdmin for StoreProvider {
         let page = self.inner.store.history(instance, execution, from_event, bytes_max).await;
         let page = page.map_err(|error| failed("read the instance", error))?;
         let mut events = decoded(&page.batches)?;
-        // A piece begins with a whole turn, which may have begun before what was asked for.
+        // A page begins with a whole turn, which may have begun before the requested event.
         events.retain(|event| event.id >= from_event);
         Ok(EventPage { execution: page.execution, events, next: page.next })
     }
@@ -142,10 +144,8 @@ impl ProviderAdmin for StoreProvider {
         suspension: Suspension,
     ) -> Result<(), ProviderError> {
         let suspended = self.inner.store.suspend_turn(token(lock_token)?, suspension).await;
-        match suspended.map_err(|error| failed("suspend the instance", error))? {
-            true => Ok(()),
-            false => Err(ProviderError::LockLost),
-        }
+        let suspended = suspended.map_err(|error| failed("suspend the instance", error))?;
+        if suspended { Ok(()) } else { Err(ProviderError::LockLost) }
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<bool, ProviderError> {
@@ -158,12 +158,12 @@ impl ProviderAdmin for StoreProvider {
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError> {
         let (mut retried, mut place) = (0, None);
         loop {
-            let piece = self.inner.store.retry_mismatched(capabilities.clone(), place).await;
-            let piece = piece.map_err(|error| failed("resume the instance", error))?;
-            // Before the next piece, which may fail.
-            self.inner.hint(piece.changes);
-            retried += piece.count;
-            place = piece.next;
+            let batch = self.inner.store.retry_mismatched(capabilities.clone(), place).await;
+            let batch = batch.map_err(|error| failed("resume the instance", error))?;
+            // Published before the next batch, which may fail.
+            self.inner.hint(batch.changes);
+            retried += batch.count;
+            place = batch.next;
             if place.is_none() {
                 return Ok(retried);
             }
@@ -193,8 +193,8 @@ impl ProviderAdmin for StoreProvider {
         loop {
             let starts = self.waiting_starts(instance).await?;
             let begun = self.origin(instance).await?;
-            // Nothing is there. The store is not asked to end one that runs: it would end one that
-            // begins after these reads, of whose parent and children nothing is known here.
+            // There is no instance. The store is not called to end a running one: it would end one
+            // that begins after these reads, whose parent and children are not known here.
             let Some(origin) = begun.as_ref().or(starts.first()) else { return Ok(false) };
             if child_of.is_some_and(|parent| !origin.is_child_of(parent)) {
                 return Ok(false);
@@ -202,9 +202,9 @@ impl ProviderAdmin for StoreProvider {
             let name = Some(origin.name.clone());
             let child = ErrorOrigin::Child { name, instance: instance.clone() };
             let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
-            let mut messages = told(parents, &error.clone().with_origin(child))?;
+            let mut messages = child_ends(parents, &error.clone().with_origin(child))?;
             if begun.is_some() {
-                let close = WorkItem::CloseChildren { instance: instance.clone() };
+                let close = FlowMessage::CloseChildren { instance: instance.clone() };
                 messages.push(envelope::envelope(&close, envelope::delayed(None))?);
             }
             let pending = begun.is_none();
@@ -213,13 +213,17 @@ impl ProviderAdmin for StoreProvider {
                 state,
                 output: output.clone(),
                 messages,
-                birth: starts.into_iter().next().filter(|_| pending).map(Origin::birth),
+                new_instance: starts
+                    .into_iter()
+                    .next()
+                    .filter(|_| pending)
+                    .map(Origin::new_instance),
             };
             let ended = self.inner.store.terminate(command).await;
             let (ended, changes) =
                 ended.map_err(|error| failed("terminate the instance", error))?;
             self.inner.hint(changes);
-            // Its first turn may have come in between, and have started children.
+            // Its first turn may have been committed in between, and may have started children.
             if ended || !pending || self.origin(instance).await?.is_none() {
                 return Ok(ended);
             }
@@ -271,9 +275,9 @@ impl ProviderAdmin for StoreProvider {
     }
 }
 
-/// An activity as readers see it; nothing if this runtime did not schedule it.
+/// Converts a waiting activity for readers; `None` if this runtime did not schedule it.
 fn pending(work: PendingWork) -> Option<PendingActivity> {
-    let Ok(WorkItem::ActivityExecute(task)) = serde_json::from_slice(&work.payload) else {
+    let Ok(FlowMessage::ActivityExecute(task)) = serde_json::from_slice(&work.payload) else {
         return None;
     };
     Some(PendingActivity {
@@ -287,27 +291,27 @@ fn pending(work: PendingWork) -> Option<PendingActivity> {
     })
 }
 
-/// A message that waits as readers see it.
+/// Converts a waiting message for readers.
 fn mailbox_item(message: WaitingMessage) -> MailboxItem {
     let (kind, name, data) = match serde_json::from_slice(&message.payload) {
-        Ok(WorkItem::StartOrchestration { name, input, .. }) => {
+        Ok(FlowMessage::StartOrchestration { name, input, .. }) => {
             ("start", Some(name.to_string()), Some(input))
         }
-        Ok(WorkItem::ContinueAsNew { name, input, .. }) => {
+        Ok(FlowMessage::ContinueAsNew { name, input, .. }) => {
             ("continue_as_new", Some(name.to_string()), Some(input))
         }
-        Ok(WorkItem::EventRaised { name, data, .. }) => ("event", Some(name), Some(data)),
-        Ok(WorkItem::CancelInstance { reason, .. }) => ("cancel", None, Json::of(&reason).ok()),
-        Ok(WorkItem::ActivityDone { .. }) => ("activity_done", None, None),
-        Ok(WorkItem::ChildDone { .. }) => ("child_done", None, None),
-        Ok(WorkItem::TimerFired { .. }) => ("timer", None, None),
-        Ok(WorkItem::CloseChildren { .. }) => ("close_children", None, None),
-        Ok(WorkItem::ActivityExecute(_)) | Err(_) => ("unknown", None, None),
+        Ok(FlowMessage::EventRaised { name, data, .. }) => ("event", Some(name), Some(data)),
+        Ok(FlowMessage::CancelInstance { reason, .. }) => ("cancel", None, Json::of(&reason).ok()),
+        Ok(FlowMessage::ActivityDone { .. }) => ("activity_done", None, None),
+        Ok(FlowMessage::ChildDone { .. }) => ("child_done", None, None),
+        Ok(FlowMessage::TimerFired { .. }) => ("timer", None, None),
+        Ok(FlowMessage::CloseChildren { .. }) => ("close_children", None, None),
+        Ok(FlowMessage::ActivityExecute(_)) | Err(_) => ("unknown", None, None),
     };
     MailboxItem { kind, name, data, visible_at: message.visible_at }
 }
 
-/// What an instance was started as, and by whom.
+/// The orchestration that an instance was started with, and its parent.
 struct Origin {
     name: OrchestrationName,
     parent: Option<Parent>,
@@ -318,14 +322,14 @@ impl Origin {
         self.parent.as_ref().is_some_and(|own| own.is_same(parent))
     }
 
-    fn birth(self) -> InstanceBirth {
+    fn new_instance(self) -> NewInstance {
         let parent = self.parent.map(|parent| (parent.instance, parent.event));
-        InstanceBirth { name: self.name, parent }
+        NewInstance { name: self.name, parent }
     }
 }
 
-/// What those who wait for an instance are told when it is terminated, each once.
-fn told(
+/// Returns the messages that report the end of a terminated instance to its parents, one for each.
+fn child_ends(
     parents: impl Iterator<Item = Parent>,
     error: &FlowError,
 ) -> Result<Vec<Envelope>, ProviderError> {
@@ -335,21 +339,21 @@ fn told(
             continue;
         }
         known.push(parent.clone());
-        let done = WorkItem::child_done(parent, Err(error.clone()));
+        let done = FlowMessage::child_done(parent, Err(error.clone()));
         messages.push(envelope::envelope(&done, envelope::delayed(None))?);
     }
     Ok(messages)
 }
 
 impl StoreProvider {
-    /// Starts that wait in the lane of an instance. A pending one begins with the first; the others
-    /// want an id that is taken.
+    /// Reads the start messages in the mailbox of an instance. A pending instance begins with the
+    /// first one; the others are for an id that is in use.
     async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Origin>, ProviderError> {
         let payloads = self.inner.store.waiting_starts(instance).await;
         let mut starts = Vec::new();
         for payload in payloads.map_err(|error| failed("read the instance", error))? {
             match serde_json::from_slice(&payload) {
-                Ok(WorkItem::StartOrchestration { name, parent, .. }) => {
+                Ok(FlowMessage::StartOrchestration { name, parent, .. }) => {
                     starts.push(Origin { name, parent });
                 }
                 Ok(_) => {}
@@ -365,7 +369,8 @@ impl StoreProvider {
         Ok(starts)
     }
 
-    /// What the first event of the current execution says; nothing before the first turn.
+    /// Reads the origin from the first event of the current execution; `None` before the first
+    /// turn.
     async fn origin(&self, instance: &InstanceId) -> Result<Option<Origin>, ProviderError> {
         let page = self.inner.store.history(instance, None, 1, 1).await;
         let page = page.map_err(|error| failed("read the instance", error))?;

@@ -1,5 +1,5 @@
-//! Ends of leases that this process holds, told to its own waiters: a holder may go away without
-//! giving its lease back. Other processes are told by the store.
+//! Notifies the waiters of this process of the ends of leases that it holds, because a holder may
+//! go away without giving its lease back. The store notifies other processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,37 +8,38 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use wakeline_core::{FlowChange, FlowWhat};
 
-/// More remembered ends than this are forgotten, which only costs hints.
+/// If more ends than this are remembered, all are forgotten, which only causes unnecessary hints.
 const ENDS_MAX: usize = 1_000;
 
-/// Which ends the waiters were told of.
+/// The ends of leases that the waiters were notified of.
 #[derive(Default)]
 pub(super) struct LeaseEnds {
-    told: Mutex<HashMap<FlowWhat, Told>>,
+    reported: Mutex<HashMap<FlowWhat, ReportedEnd>>,
 }
 
-struct Told {
+struct ReportedEnd {
     at: Instant,
     due: Instant,
 }
 
 impl LeaseEnds {
-    /// What the waiters do not know yet: an earlier end, or any end once half a lease has passed.
-    /// Who looks then and finds nothing learns of later leases by that.
+    /// Returns a change to publish if the waiters do not know of it yet: an earlier end than the
+    /// one reported, or any end once half a lease has passed since the last report. A waiter that
+    /// looks at that time and finds nothing learns the ends of later leases from its claim.
     pub(super) fn news(&self, what: FlowWhat, lease: Duration) -> Option<FlowChange> {
         let now = Instant::now();
         let due = now.checked_add(lease)?;
-        let mut told = self.told.lock();
-        let known = told
+        let mut reported = self.reported.lock();
+        let known = reported
             .get(&what)
-            .is_some_and(|told| told.due > now && told.due <= due && told.at + lease / 2 > now);
+            .is_some_and(|end| end.due > now && end.due <= due && end.at + lease / 2 > now);
         if known {
             return None;
         }
-        if told.len() > ENDS_MAX {
-            told.clear();
+        if reported.len() > ENDS_MAX {
+            reported.clear();
         }
-        told.insert(what.clone(), Told { at: now, due });
+        reported.insert(what.clone(), ReportedEnd { at: now, due });
         Some(FlowChange { what, due_in: lease })
     }
 }

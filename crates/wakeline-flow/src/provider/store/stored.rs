@@ -1,9 +1,10 @@
-//! The provider in the store's own terms: leased turns and activities, commits, envelopes.
+//! The provider's functions in the terms of the store: leased turns and activities, commits and
+//! envelopes.
 //!
 //! # Where it sits
-//! [`StoreProvider`] translates events and messages of our runtime into these calls; an adapter for
-//! another runtime, with events of its own, calls them directly. Either way writes serve waiters of
-//! this process in their own commit.
+//! [`StoreProvider`] translates the events and messages of our runtime into these calls; an adapter
+//! for another runtime with its own events calls them directly. In both cases a write serves
+//! waiters of this process in its own commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,54 +16,54 @@ use wakeline_store::flow::{
     RenewOutcome, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkItem, WorkOutcome,
     WorkRequest,
 };
-use wakeline_wake::{Patience, TakeError, Taken};
+use wakeline_wake::{Patience, TakeError, TakeOutcome};
 
-use super::reserved::turn_grant;
+use super::reserved::turn_result;
 use super::{PAGE_BYTES, StoreProvider, failed, turn};
 use crate::event::Event;
+use crate::provider::api::{FlowClaimResult, FlowRequest, FlowWaitLine};
 use crate::provider::envelope::{self, storable};
-use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
-use crate::provider::trace::Trace;
+use crate::provider::trace::FetchTrace;
 
 impl StoreProvider {
-    /// The store, for reads and interventions.
+    /// The store, for reads and management.
     pub fn store(&self) -> &Arc<dyn FlowBackend> {
         &self.inner.store
     }
 
-    /// Leases a turn; waits for one so long, if there is none.
+    /// Leases a turn. If there is none, waits for one until the poll timeout.
     pub async fn take_turn(
         &self,
         request: TurnRequest,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<TurnItem>, ProviderError> {
-        let line = Line::Turns(request.capabilities.clone());
-        let ask = |trace| Ask::Turn(request, trace);
-        match self.fetch(line, ask, poll_timeout).await? {
-            Some(Grant::Turn(turn, _)) => Ok(Some(*turn)),
+        let line = FlowWaitLine::Turns(request.capabilities.clone());
+        let request = |trace| FlowRequest::Turn(request, trace);
+        match self.fetch(line, request, poll_timeout).await? {
+            Some(FlowClaimResult::Turn(turn, _)) => Ok(Some(*turn)),
             _ => Ok(None),
         }
     }
 
-    /// Leases an activity; waits for one so long, if there is none.
+    /// Leases an activity. If there is none, waits for one until the poll timeout.
     pub async fn take_work(
         &self,
         request: WorkRequest,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<WorkItem>, ProviderError> {
         let owner = request.session.as_ref().map(|session| session.owner.clone());
-        let line = Line::Work { filter: request.filter.clone(), owner };
-        let ask = |trace| Ask::Work(request, trace);
-        match self.fetch(line, ask, poll_timeout).await? {
-            Some(Grant::Work(work, _)) => Ok(Some(*work)),
+        let line = FlowWaitLine::Work { filter: request.filter.clone(), owner };
+        let request = |trace| FlowRequest::Work(request, trace);
+        match self.fetch(line, request, poll_timeout).await? {
+            Some(FlowClaimResult::Work(work, _)) => Ok(Some(*work)),
             _ => Ok(None),
         }
     }
 
-    /// Commits a turn. The requests in it are filled in here.
+    /// Commits a turn. The requests in it are replaced by those of waiters of this process.
     pub async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnOutcome, ProviderError> {
-        self.to_the_end("ack", turn::commit(Arc::clone(&self.inner), commit)).await
+        self.run_to_completion("ack", turn::commit(Arc::clone(&self.inner), commit)).await
     }
 
     /// Sends a message to an instance.
@@ -83,21 +84,21 @@ impl StoreProvider {
                     return Err(failed("send the message", error));
                 }
             };
-            turns.serve(reply.turns, turn_grant);
+            turns.serve(reply.turns, turn_result);
             inner.hint(reply.changes);
             Ok(reply.outcomes.first().copied().unwrap_or(EnqueueOutcome::Queued))
         };
-        self.to_the_end("send the message", write).await
+        self.run_to_completion("send the message", write).await
     }
 
-    /// Puts an activity into the queue of work, outside of a turn.
+    /// Enqueues an activity outside of a turn.
     pub async fn schedule(&self, work: NewWork) -> Result<(), ProviderError> {
         let changes = self.inner.store.enqueue_work(work).await;
         self.inner.hint(changes.map_err(|error| failed("enqueue work", error))?);
         Ok(())
     }
 
-    /// Removes a leased activity and tells its instance.
+    /// Removes a leased activity and sends its completion to the instance.
     pub async fn complete(&self, completion: Completion) -> Result<WorkOutcome, ProviderError> {
         let inner = Arc::clone(&self.inner);
         let write = async move {
@@ -114,14 +115,14 @@ impl StoreProvider {
                     return Err(failed("complete the activity", error));
                 }
             };
-            turns.serve(reply.turns, turn_grant);
+            turns.serve(reply.turns, turn_result);
             inner.hint(reply.changes);
             Ok(reply.outcome)
         };
-        self.to_the_end("complete the activity", write).await
+        self.run_to_completion("complete the activity", write).await
     }
 
-    /// Gives a turn or an activity back.
+    /// Gives a turn or an activity back. If `uncounted` is set, the attempt is not counted.
     pub async fn give_back(
         &self,
         token: FlowToken,
@@ -133,9 +134,9 @@ impl StoreProvider {
 
     pub(super) fn given_back(
         &self,
-        given: Result<(AbandonOutcome, Vec<FlowChange>), StoreError>,
+        abandoned: Result<(AbandonOutcome, Vec<FlowChange>), StoreError>,
     ) -> Result<(), ProviderError> {
-        let (outcome, changes) = given.map_err(|error| failed("give work back", error))?;
+        let (outcome, changes) = abandoned.map_err(|error| failed("give work back", error))?;
         self.inner.hint(changes);
         match outcome {
             AbandonOutcome::Abandoned => Ok(()),
@@ -143,7 +144,8 @@ impl StoreProvider {
         }
     }
 
-    /// Holds a turn or an activity for so long from now on.
+    /// Extends the lease of a turn or an activity so that it ends `span` from now. Returns the
+    /// state of the execution.
     pub async fn hold(
         &self,
         token: FlowToken,
@@ -157,48 +159,48 @@ impl StoreProvider {
         }
     }
 
-    /// Takes something that has to be given back if the caller goes away meanwhile.
+    /// Leases something, and makes sure that it is given back if the caller goes away meanwhile.
     async fn fetch(
         &self,
-        line: Line,
-        ask: impl FnOnce(Trace) -> Ask,
+        line: FlowWaitLine,
+        request: impl FnOnce(FetchTrace) -> FlowRequest,
         poll_timeout: Option<Duration>,
-    ) -> Result<Option<Grant>, ProviderError> {
+    ) -> Result<Option<FlowClaimResult>, ProviderError> {
         let (fetch, trace) = self.inner.traces.fetch();
-        let taken = self.take(line, ask(trace), poll_timeout).await;
-        if let Ok(Some(grant)) = &taken {
+        let taken = self.take(line, request(trace), poll_timeout).await;
+        if let Ok(Some(claimed)) = &taken {
             fetch.handed_over();
-            self.note_lease(grant);
+            self.note_lease(claimed);
         }
         taken
     }
 
-    /// Has those who wait here look again when a lease ends that was just taken.
-    fn note_lease(&self, grant: &Grant) {
-        let (what, lease) = match grant {
-            Grant::Turn(turn, _) => {
+    /// Makes the waiters of this process look again when the lease that was just taken ends.
+    fn note_lease(&self, claimed: &FlowClaimResult) {
+        let (what, lease) = match claimed {
+            FlowClaimResult::Turn(turn, _) => {
                 let Some(capability) = turn.capability.clone() else { return };
                 (FlowWhat::Turn(capability), turn.lease_for)
             }
-            Grant::Work(work, _) => (FlowWhat::Work(work.route()), work.lease_for),
-            Grant::Outcome(_) => return,
+            FlowClaimResult::Work(work, _) => (FlowWhat::Work(work.route()), work.lease_for),
+            FlowClaimResult::Outcome(_) => return,
         };
         let ends = self.inner.lease_ends.news(what, lease);
         self.inner.hint(ends.into_iter().collect());
     }
 
-    /// Takes something, within a time.
+    /// Makes a request to the hub and waits for its result, at most until the poll timeout.
     pub(super) async fn take(
         &self,
-        line: Line,
-        ask: Ask,
+        line: FlowWaitLine,
+        request: FlowRequest,
         poll_timeout: Option<Duration>,
-    ) -> Result<Option<Grant>, ProviderError> {
+    ) -> Result<Option<FlowClaimResult>, ProviderError> {
         let patience = poll_timeout.map_or(Patience::Now, Patience::Wait);
-        match self.inner.hub.take(line, ask, patience).await {
-            Ok(Taken::Granted(grant)) => Ok(Some(grant)),
-            Ok(Taken::Empty) => Ok(None),
-            Ok(Taken::Drained) => Err(ProviderError::Closed),
+        match self.inner.hub.take(line, request, patience).await {
+            Ok(TakeOutcome::Claimed(result)) => Ok(Some(result)),
+            Ok(TakeOutcome::Empty) => Ok(None),
+            Ok(TakeOutcome::Drained) => Err(ProviderError::Closed),
             Err(TakeError::Claim(error)) => Err(failed("fetch", error)),
             Err(error @ TakeError::TooMany { .. }) => {
                 let source = error.to_string().into();
@@ -207,7 +209,7 @@ impl StoreProvider {
         }
     }
 
-    /// All events of an execution, page by page.
+    /// Reads all events of an execution, page by page.
     pub(super) async fn whole_history(
         &self,
         instance: &InstanceId,
@@ -217,7 +219,7 @@ impl StoreProvider {
         loop {
             let page = self.inner.store.history(instance, execution, from, PAGE_BYTES).await;
             let page = page.map_err(|error| failed("read the instance", error))?;
-            // The first page may have chosen the execution: the others stay with it.
+            // If the caller named no execution, the first page decides which one is read.
             execution = Some(page.execution);
             let events = envelope::events(&page.batches).map_err(|error| {
                 ProviderError::Permanent { operation: "read the instance", source: Box::new(error) }

@@ -1,19 +1,19 @@
-//! From a turn's ack to its commit.
+//! Converts the ack of a turn into its commit, and commits it.
 
 use std::sync::Arc;
 
 use wakeline_core::{ApplicationRef, EventTypeName};
 use wakeline_store::flow::{
-    Envelope, InstanceBirth, NewWork, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
+    Envelope, NewInstance, NewWork, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
 };
 use wakeline_store::hook::EmitOutcome;
 
-use super::reserved::{turn_grant, work_grant};
-use super::{Inner, failed, token};
+use super::reserved::{turn_result, work_result};
+use super::{StoreProviderInner, failed, token};
 use crate::provider::envelope;
 use crate::provider::item::{OrchestrationAck, ProviderError};
 
-/// The commit of a turn.
+/// Converts the ack of a turn into a commit.
 pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderError> {
     let mut messages = Vec::with_capacity(ack.orchestrator_items.len());
     for (item, at) in &ack.orchestrator_items {
@@ -24,7 +24,7 @@ pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderErr
     Ok(TurnCommit {
         token: token(&ack.lock_token)?,
         execution: ack.execution,
-        birth: ack.birth.map(|(name, parent)| InstanceBirth {
+        new_instance: ack.new_instance.map(|(name, parent)| NewInstance {
             name,
             parent: parent.map(|parent| (parent.instance, parent.event)),
         }),
@@ -51,8 +51,9 @@ pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderErr
     })
 }
 
+/// Commits a turn, serves reserved waiters, and publishes the changes.
 pub(super) async fn commit(
-    inner: Arc<Inner>,
+    inner: Arc<StoreProviderInner>,
     mut commit: TurnCommit,
 ) -> Result<TurnOutcome, ProviderError> {
     let due_now = |message: &&Envelope| matches!(message.visible, Visible::Now);
@@ -66,7 +67,8 @@ pub(super) async fn commit(
     let reply = match inner.store.commit_turn(commit).await {
         Ok(reply) => reply,
         Err(error) => {
-            // Unknown outcome: those set aside claim again, and find what was leased to them.
+            // The outcome is unknown: the reserved waiters claim again, and find what was leased to
+            // them.
             let (turns_held, work_held) = (turns.requests.len(), work.requests.len());
             drop((turns, work));
             if turns_held + work_held > 0 {
@@ -75,37 +77,42 @@ pub(super) async fn commit(
             return Err(failed("ack", error));
         }
     };
-    turns.serve(reply.turns, turn_grant);
-    work.serve(reply.work, work_grant);
+    turns.serve(reply.turns, turn_result);
+    work.serve(reply.work, work_result);
     inner.hint(reply.changes);
-    if let Some(tell) = &inner.queue_hints
+    if let Some(notify) = &inner.queue_hints
         && !reply.queue_changes.is_empty()
     {
-        tell(&reply.queue_changes);
+        notify(&reply.queue_changes);
     }
-    if let Some(tell) = &inner.hook_hints
+    if let Some(notify) = &inner.hook_hints
         && !reply.hook_changes.is_empty()
     {
-        tell(&reply.hook_changes);
+        notify(&reply.hook_changes);
     }
     if let TurnOutcome::Committed { emits: outcomes, .. } = &reply.outcome {
-        emits.iter().zip(outcomes).for_each(|(emit, outcome)| note_emit(emit, outcome));
+        for ((application, event_type), outcome) in emits.iter().zip(outcomes) {
+            note_emit(application, event_type, outcome);
+        }
     }
     Ok(reply.outcome)
 }
 
-/// Counts messages to endpoints by what became of them, and says which had nowhere to go.
-fn note_emit((application, event_type): &(ApplicationRef, EventTypeName), outcome: &EmitOutcome) {
+/// Counts a webhook message by its outcome, and logs one that could not be sent.
+fn note_emit(application: &ApplicationRef, event_type: &EventTypeName, outcome: &EmitOutcome) {
     let word = match outcome {
         EmitOutcome::Stored(..) => "stored",
         EmitOutcome::Repeated(_) | EmitOutcome::Taken(_) => "repeated",
         EmitOutcome::KeyReused => "refused",
         EmitOutcome::NoApplication => {
-            tracing::warn!(%application, %event_type, "a turn emits to an unknown application");
+            tracing::warn!(
+                %application, %event_type,
+                "a turn emitted a message to an unknown application"
+            );
             "no_application"
         }
         EmitOutcome::Refused(reason) => {
-            tracing::warn!(%application, %event_type, reason, "a turn emits what does not fit");
+            tracing::warn!(%application, %event_type, reason, "a turn emitted an invalid message");
             "invalid"
         }
     };

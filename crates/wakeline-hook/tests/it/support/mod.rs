@@ -1,4 +1,4 @@
-//! A service over the oracle, and receivers.
+//! A webhook service with the oracle as its store, and receivers.
 
 mod receiver;
 
@@ -13,10 +13,10 @@ use wakeline_core::{
     ApplicationId, ApplicationRef, EndpointId, EndpointOptions, EndpointRef, EventTypeName,
     HookMessageId,
 };
+use wakeline_encryption::EncryptionKeys;
 use wakeline_hook::{
     ApplicationIn, Emit, EndpointIn, Guard, HookService, HookServiceOptions, SendOptions,
 };
-use wakeline_seal::KeyRing;
 use wakeline_store::hook::{
     Attempt, AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, HookBackend, PageOrder,
     PageRequest,
@@ -25,10 +25,10 @@ use wakeline_testkit::oracle::MemoryStore;
 
 pub(crate) use receiver::{Answer, Receiver, Request};
 
-/// Longer than anything here takes.
+/// A time limit that is longer than any step of these tests.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// A running service.
+/// A running webhook service.
 pub(crate) struct Bench {
     pub(crate) store: Arc<dyn HookBackend>,
     pub(crate) service: HookService,
@@ -50,14 +50,14 @@ pub(crate) fn loopback() -> Guard {
     Guard { allow: vec!["127.0.0.0/8".parse().expect("a subnet")], https_only: false }
 }
 
-/// The same keys for every node of a test.
-fn keys() -> KeyRing {
-    KeyRing::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key")
+/// Encryption keys that all nodes of a test share.
+fn keys() -> EncryptionKeys {
+    EncryptionKeys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key")
 }
 
-/// Keys that nobody else has.
-pub(crate) fn other_keys() -> KeyRing {
-    KeyRing::parse(&KeyRing::generate("test").expect("random")).expect("a key")
+/// Encryption keys that no other node has.
+pub(crate) fn other_keys() -> EncryptionKeys {
+    EncryptionKeys::parse(&EncryptionKeys::generate("test").expect("random")).expect("a key")
 }
 
 impl Bench {
@@ -122,7 +122,7 @@ impl Bench {
         self.store.attempts(self.application, filter, page).await.expect("read").items
     }
 
-    /// The attempts, once there are so many.
+    /// Waits until there are `count` attempts, and returns them.
     pub(crate) async fn attempted(&self, count: usize) -> Vec<Attempt> {
         eventually(async || self.attempts().await.len() >= count).await;
         self.attempts().await
@@ -133,7 +133,7 @@ impl Bench {
         found.into_iter().next().flatten().expect("it exists")
     }
 
-    /// Stops as a server does.
+    /// Stops the service as a server does.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.service.drain();
@@ -146,7 +146,7 @@ pub(crate) fn event_type(name: &str) -> EventTypeName {
     EventTypeName::new(name).expect("valid")
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let waiting = async {
         while !holds().await {
@@ -156,7 +156,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(mut holds: impl FnMut()
     tokio::time::timeout(LONG, waiting).await.expect("it comes to hold");
 }
 
-/// Tries again after so many milliseconds each.
+/// A schedule of retries with these waits in milliseconds.
 pub(crate) fn schedule(millis: &[u64]) -> EndpointOptions {
     let waits = millis.iter().map(|wait| Duration::from_millis(*wait)).collect();
     EndpointOptions { schedule: Some(waits), ..EndpointOptions::default() }

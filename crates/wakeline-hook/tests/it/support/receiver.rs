@@ -1,4 +1,4 @@
-//! A receiver of webhooks that behaves as it is told, byte by byte.
+//! A receiver of webhooks whose behaviour is controlled byte by byte.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::LONG;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) path: String,
@@ -27,24 +27,24 @@ impl Request {
     }
 }
 
-/// How a receiver answers.
+/// How a receiver responds.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     Status(u16),
-    /// With one more header.
+    /// Responds with an additional header.
     Header(u16, String),
     Body(u16, Vec<u8>),
-    /// Never.
+    /// Never responds.
     Hang,
-    /// Announces a long body, and sends a byte of it now and then.
+    /// Announces a long body, and sends one byte of it at intervals.
     Drip,
-    /// Answers, then closes without having said so.
+    /// Responds, then closes the connection without announcing it.
     Leave,
-    /// Closes without an answer.
+    /// Closes the connection without a response.
     Close,
-    /// Announces more than it sends.
+    /// Announces a longer body than it sends.
     Break,
-    /// Once it may.
+    /// Responds when it is released.
     Gate(Arc<Semaphore>),
 }
 
@@ -58,12 +58,12 @@ pub(crate) struct Receiver {
 type Behaviour = Arc<dyn Fn(usize) -> Answer + Send + Sync>;
 
 impl Receiver {
-    /// Answers all alike.
+    /// Starts a receiver that responds to all requests in the same way.
     pub(crate) async fn always(answer: Answer) -> Self {
         Self::start(move |_| answer.clone()).await
     }
 
-    /// Answers the n-th request, from 0, as told.
+    /// Starts a receiver whose response depends on the number of the request, from 0.
     pub(crate) async fn start(answer: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Self {
         Self::with(None, Arc::new(answer)).await
     }
@@ -72,11 +72,11 @@ impl Receiver {
         Self::stalling(tls, answer, usize::MAX).await
     }
 
-    /// Says nothing more to connections after so many, not even in their handshake.
+    /// Starts a receiver that stalls all connections after the first `most`, even in the handshake.
     pub(crate) async fn stalling(tls: Option<TlsAcceptor>, answer: Behaviour, most: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let (heard, requests) = mpsc::unbounded_channel();
+        let (received, requests) = mpsc::unbounded_channel();
         let (ended, closed) = mpsc::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let (count, served) = (Arc::clone(&connections), Arc::new(AtomicUsize::new(0)));
@@ -86,14 +86,14 @@ impl Receiver {
                     tokio::spawn(stall(socket, ended.clone()));
                     continue;
                 }
-                let (heard, answer) = (heard.clone(), Arc::clone(&answer));
+                let (received, answer) = (received.clone(), Arc::clone(&answer));
                 let (served, tls) = (Arc::clone(&served), tls.clone());
                 tokio::spawn(async move {
                     match tls {
-                        None => serve(socket, heard, (answer, served)).await,
+                        None => serve(socket, received, answer, served).await,
                         Some(tls) => {
                             if let Ok(socket) = tls.accept(socket).await {
-                                serve(socket, heard, (answer, served)).await;
+                                serve(socket, received, answer, served).await;
                             }
                         }
                     }
@@ -112,38 +112,39 @@ impl Receiver {
         next.expect("a request comes").expect("the receiver runs")
     }
 
-    /// What has come next, if anything has.
+    /// The next request, if one has been received.
     pub(crate) fn came(&mut self) -> Option<Request> {
         self.requests.try_recv().ok()
     }
 
-    /// Waits until the other side has closed a connection that got nothing more.
+    /// Waits until the other side has closed a stalled connection.
     pub(crate) async fn closed(&mut self) {
         let closed = tokio::time::timeout(LONG, self.closed.recv()).await;
         closed.expect("it is closed").expect("the receiver runs");
     }
 
-    /// What came and was not looked at.
+    /// The number of received requests that were not examined.
     pub(crate) fn left(&mut self) -> usize {
         std::iter::from_fn(|| self.came()).count()
     }
 }
 
 async fn stall(mut socket: TcpStream, ended: mpsc::UnboundedSender<()>) {
-    let mut heard = [0; 1024];
-    while socket.read(&mut heard).await.is_ok_and(|len| len > 0) {}
+    let mut buffer = [0; 1024];
+    while socket.read(&mut buffer).await.is_ok_and(|len| len > 0) {}
     ended.send(()).ok();
 }
 
 async fn serve(
     socket: impl AsyncRead + AsyncWrite + Unpin,
-    heard: mpsc::UnboundedSender<Request>,
-    (behaviour, served): (Behaviour, Arc<AtomicUsize>),
+    received: mpsc::UnboundedSender<Request>,
+    behaviour: Behaviour,
+    served: Arc<AtomicUsize>,
 ) {
     let mut socket = BufReader::new(socket);
     while let Some(request) = read(&mut socket).await {
         let answer = behaviour(served.fetch_add(1, Ordering::SeqCst));
-        heard.send(request).ok();
+        received.send(request).ok();
         if !respond(&mut socket, answer).await {
             return;
         }
@@ -167,7 +168,7 @@ async fn read(socket: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Request> {
     Some(Request { path, headers, body })
 }
 
-/// False if the connection is to be closed.
+/// Sends a response. Returns false if the connection is to be closed.
 async fn respond(socket: &mut (impl AsyncWriteExt + Unpin), answer: Answer) -> bool {
     let (status, header, body) = match answer {
         Answer::Status(status) => (status, String::new(), Vec::new()),

@@ -1,4 +1,4 @@
-//! Messages that wait for orchestrations, also for those that were never started.
+//! Messages that wait for orchestrations, including instances that were never started.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,30 +7,31 @@ use wakeline_store::flow::ListMailboxes;
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{Params, Parted};
+use crate::input::{PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::mailbox::{MailboxAnswer, MailboxItemAnswer, MailboxesAnswer};
 
-/// Ids under which events wait and that were never started, page by page.
+/// List the mailboxes of instances that have events waiting but were never started.
 ///
-/// `early=true` of an event makes them; `DELETE /api/v1/orchestrations/{instance}?force=true`
-/// removes them.
+/// Raising an event with `early=true` creates such a mailbox;
+/// `DELETE /api/v1/orchestrations/{instance}?force=true` deletes it.
 #[utoipa::path(
     get, path = "/api/v1/mailboxes", tag = "orchestrations",
     params(
-        ("prefix" = Option<String>, Query, description = "Only ids that begin with this"),
-        ("limit" = Option<u32>, Query, description = "At most so many (100)"),
-        ("cursor" = Option<String>, Query, description = "nextCursor of the page before"),
+        ("prefix" = Option<String>, Query,
+            description = "Only instances whose id begins with this text"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 1000 (default 100)"),
+        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous page"),
     ),
     responses(
-        (status = 200, description = "A page, by id", body = MailboxesAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "A page of mailboxes, ordered by id", body = MailboxesAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<MailboxesAnswer>, ApiError> {
     let limit = params.number("limit", 100, 1..=1_000)?;
     let list = ListMailboxes {
@@ -42,7 +43,7 @@ pub(crate) async fn list(
     let full = mailboxes.len() as u64 == limit;
     let last = mailboxes.last().filter(|_| full);
     let next_cursor = last.map(|last| last.instance.to_string());
-    // A page may have fewer than asked for, or none: the cursor leads on.
+    // A page may have fewer items than the limit, or none; the cursor continues the list.
     mailboxes.retain(|one| permit.may(Realm::Flow, Verb::Read, one.instance.as_str()));
     Ok(Json(MailboxesAnswer {
         mailboxes: mailboxes.into_iter().map(Into::into).collect(),
@@ -50,22 +51,22 @@ pub(crate) async fn list(
     }))
 }
 
-/// Messages that wait for an instance, or under an id that was never started, in order.
+/// List the messages that wait for an instance in order, even if it was never started.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/mailbox", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
-        ("limit" = Option<u32>, Query, description = "At most so many (100)"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 1000 (default 100)"),
     ),
     responses(
-        (status = 200, description = "The messages; none if nothing waits", body = MailboxAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "The waiting messages; may be empty", body = MailboxAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn messages(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    params: Params,
+    PathParams(instance): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<MailboxAnswer>, ApiError> {
     let limit = params.number("limit", 100, 1..=1_000)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);

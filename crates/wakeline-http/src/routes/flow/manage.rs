@@ -1,56 +1,56 @@
-//! Interventions into orchestrations: cancel, terminate, hold back, delete, prune.
+//! Managing orchestrations: cancelling, terminating, suspending, deleting and pruning.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use wakeline_core::{InstanceId, Realm, Verb};
-use wakeline_store::Deed;
+use wakeline_store::AuditAction;
 use wakeline_store::flow::{InstanceFilter, PruneOptions};
 
 use super::{accepted, exists, missing};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{self, Body, Params, Parted};
+use crate::input::{self, JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::flow::{
     AcceptedAnswer, ChangedAnswer, DeletedAnswer, PrunedAnswer, PurgeBody, ReasonBody,
 };
 
-/// Ask an instance to end. Its code may clean up first.
+/// Request the cancellation of an instance. Its code may clean up before it ends.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/{instance}/cancel", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     request_body = Option<ReasonBody>,
     responses(
-        (status = 202, description = "The instance is notified", body = AcceptedAnswer),
+        (status = 202, description = "The cancellation was requested", body = AcceptedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
         (status = 409, description = "The instance has ended", body = Problem),
     )
 )]
 pub(crate) async fn cancel(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    body: Body,
+    PathParams(instance): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let reason = reason(&body, "cancelled over HTTP")?;
     state.flow().cancel(&instance, &reason).await?;
     Ok(accepted(instance))
 }
 
-/// End an instance at once, without its code.
+/// Terminate an instance immediately, without running its code.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/{instance}/terminate", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     request_body = Option<ReasonBody>,
     responses(
-        (status = 200, description = "Whether it ran", body = ChangedAnswer),
+        (status = 200, description = "Whether the instance was running", body = ChangedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn terminate(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    body: Body,
+    PathParams(instance): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<ChangedAnswer>, ApiError> {
     let reason = reason(&body, "terminated over HTTP")?;
     exists(state.flow(), &instance).await?;
@@ -58,20 +58,20 @@ pub(crate) async fn terminate(
     Ok(Json(ChangedAnswer { instance, changed }))
 }
 
-/// Hold an instance back: it takes no turns until it is resumed.
+/// Suspend an instance. It takes no turns until it is resumed.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/{instance}/suspend", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     request_body = Option<ReasonBody>,
     responses(
-        (status = 200, description = "Whether that changed anything", body = ChangedAnswer),
+        (status = 200, description = "Whether the instance was changed", body = ChangedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn suspend(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    body: Body,
+    PathParams(instance): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<ChangedAnswer>, ApiError> {
     let reason = reason(&body, "suspended over HTTP")?;
     exists(state.flow(), &instance).await?;
@@ -79,58 +79,61 @@ pub(crate) async fn suspend(
     Ok(Json(ChangedAnswer { instance, changed }))
 }
 
-/// Let an instance go on that was held back.
+/// Resume a suspended instance.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/{instance}/resume", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     responses(
-        (status = 200, description = "Whether it was held back", body = ChangedAnswer),
+        (status = 200, description = "Whether the instance was suspended", body = ChangedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn resume(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
+    PathParams(instance): PathParams<String>,
 ) -> Result<Json<ChangedAnswer>, ApiError> {
     exists(state.flow(), &instance).await?;
     let changed = state.flow().resume(&instance).await?;
     Ok(Json(ChangedAnswer { instance, changed }))
 }
 
-/// Delete an instance with all below it.
+/// Delete an instance and all its descendants.
 #[utoipa::path(
     delete, path = "/api/v1/orchestrations/{instance}", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
         ("force" = Option<bool>, Query,
-            description = "Even if it has not ended, or has only early events (false)"),
+            description = "Also delete an instance that has not ended or was never started \
+                (default false)"),
     ),
     responses(
-        (status = 200, description = "What was deleted", body = DeletedAnswer),
+        (status = 200, description = "Counts of what was deleted", body = DeletedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
-        (status = 409, description = "It has not ended, or a parent has it", body = Problem),
+        (status = 409, description = "The instance has not ended, or it is the child of another \
+            instance",
+            body = Problem),
     )
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    params: Params,
+    PathParams(instance): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let force = params.flag("force")?;
-    // By force also what waits for an instance that was never started.
+    // With `force`, messages that wait for an instance that was never started are deleted too.
     if !force {
         exists(state.flow(), &instance).await?;
     }
     let report = state.flow().delete(&instance, force).await?;
-    let words = |what: &str, ids: &[InstanceId]| {
+    let not_deleted = |what: &str, ids: &[InstanceId]| {
         let ids: Vec<_> = ids.iter().take(10).map(InstanceId::as_str).collect();
         ApiError::not_deleted(format!("{what}: {}", ids.join(", ")))
     };
     if !report.running.is_empty() {
-        return Err(words("not ended", &report.running));
+        return Err(not_deleted("not ended", &report.running));
     }
     if !report.orphans.is_empty() {
-        return Err(words("children of another instance", &report.orphans));
+        return Err(not_deleted("children of another instance", &report.orphans));
     }
     if report.instances == 0 {
         return Err(missing(&instance));
@@ -138,19 +141,19 @@ pub(crate) async fn delete(
     Ok(Json(report.into()))
 }
 
-/// Delete ended instances, with all below them.
+/// Delete ended instances and all their descendants.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/purge", tag = "orchestrations",
     request_body = PurgeBody,
     responses(
-        (status = 200, description = "What was deleted", body = DeletedAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "Counts of what was deleted", body = DeletedAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn purge(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let body: PurgeBody = body.parse()?;
     permit_all(&permit, &body)?;
@@ -165,19 +168,19 @@ pub(crate) async fn purge(
     Ok(Json(state.flow().delete_matching(filter(&body)?).await?.into()))
 }
 
-/// Remove old executions of instances; the current ones stay.
+/// Delete old executions of instances. The current executions are kept.
 #[utoipa::path(
     post, path = "/api/v1/orchestrations/prune", tag = "orchestrations",
     request_body = PurgeBody,
     responses(
-        (status = 200, description = "What was removed", body = PrunedAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "Counts of what was removed", body = PrunedAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn prune(
     State(state): State<AppState>,
     permit: Permit,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<PrunedAnswer>, ApiError> {
     let body: PurgeBody = body.parse()?;
     permit_all(&permit, &body)?;
@@ -191,12 +194,13 @@ pub(crate) async fn prune(
     Ok(Json(state.flow().prune(filter, options).await?.into()))
 }
 
-/// Whether the caller may do it to the instances that a request names, or to all if it names none.
+/// Fails unless the caller may administer the instances that a request names, or all instances if
+/// it names none.
 fn permit_all(permit: &Permit, body: &PurgeBody) -> Result<(), ApiError> {
     let Some(instances) = &body.instances else {
         return permit.need_all(Realm::Flow, Verb::Admin);
     };
-    Deed::tell(Some(instances.join(",")), None);
+    AuditAction::amend(Some(instances.join(",")), None);
     instances.iter().try_for_each(|one| permit.need(Realm::Flow, Verb::Admin, one))
 }
 
@@ -218,7 +222,7 @@ fn ended_before(body: &PurgeBody) -> Result<Option<wakeline_core::Timestamp>, Ap
     text.map(|text| input::timestamp("endedBefore", text)).transpose()
 }
 
-fn reason(body: &Body, usual: &str) -> Result<String, ApiError> {
+fn reason(body: &JsonBody, default: &str) -> Result<String, ApiError> {
     let body: ReasonBody = body.parse_or_default()?;
-    Ok(body.reason.unwrap_or_else(|| usual.to_owned()))
+    Ok(body.reason.unwrap_or_else(|| default.to_owned()))
 }

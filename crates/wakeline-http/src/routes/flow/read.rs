@@ -1,4 +1,4 @@
-//! Lists, histories, executions and the key-value state of orchestrations.
+//! Reading orchestrations: lists, histories, executions and key-value state.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,39 +14,42 @@ use wakeline_store::flow::{InstanceState, ListInstances};
 use super::{activities, exists};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{self, Params, Parted};
+use crate::input::{self, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::flow::{ExecutionAnswer, HistoryAnswer, OrchestrationsAnswer};
 
-/// How much history one answer holds.
+/// The maximum size of the history events in one response.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Instances, newest first, page by page.
+/// List instances, newest first.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations", tag = "orchestrations",
     params(
-        ("name" = Option<String>, Query, description = "Only of this orchestration"),
+        ("name" = Option<String>, Query, description = "Only instances of this orchestration"),
         ("state" = Option<String>, Query,
             description = "Only in these states, separated by commas: pending, running, completed, \
-                failed, cancelled, terminated, suspended; or `waiting` alone: those of which no \
-                worker has claimed something for 30 seconds, longest first, without further \
+                failed, cancelled, terminated, suspended; or only `waiting`: instances with work \
+                that no worker has claimed for 30 seconds, longest wait first, without other \
                 filters and pages"),
-        ("prefix" = Option<String>, Query, description = "Only ids that begin with this"),
+        ("prefix" = Option<String>, Query,
+            description = "Only instances whose id begins with this text"),
         ("parent" = Option<String>, Query, description = "Only children of this instance"),
-        ("createdFrom" = Option<String>, Query, description = "Only created at or after"),
-        ("createdBefore" = Option<String>, Query, description = "Only created before"),
-        ("limit" = Option<u32>, Query, description = "At most so many (100)"),
-        ("cursor" = Option<String>, Query, description = "nextCursor of the page before"),
+        ("createdFrom" = Option<String>, Query,
+            description = "Only instances created at or after this time"),
+        ("createdBefore" = Option<String>, Query,
+            description = "Only instances created before this time"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 1000 (default 100)"),
+        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous page"),
     ),
     responses(
-        (status = 200, description = "A page", body = OrchestrationsAnswer),
-        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 200, description = "A page of results", body = OrchestrationsAnswer),
+        (status = 400, description = "The request is invalid", body = Problem),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<OrchestrationsAnswer>, ApiError> {
     if params.text("state") == Some("waiting") {
         return waiting(&state, &permit, &params).await;
@@ -66,19 +69,19 @@ pub(crate) async fn list(
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };
     let (mut instances, next) = state.flow().list(filter).await?;
-    // A page may have fewer than asked for, or none: the cursor leads on.
+    // A page may have fewer items than the limit, or none; the cursor continues the list.
     instances.retain(|one| permit.may(Realm::Flow, Verb::Read, one.instance.as_str()));
     Ok(Json(OrchestrationsAnswer {
         orchestrations: instances.iter().map(Into::into).collect(),
-        next_cursor: next.map(cursor),
+        next_cursor: next.map(|(at, instance)| cursor(at, &instance)),
     }))
 }
 
-/// Instances of which something waits for a worker, longest first.
+/// Lists the instances with work that waits for a worker, longest wait first.
 async fn waiting(
     state: &AppState,
     permit: &Permit,
-    params: &Params,
+    params: &QueryParams,
 ) -> Result<Json<OrchestrationsAnswer>, ApiError> {
     for name in ["name", "prefix", "parent", "createdFrom", "createdBefore", "cursor"] {
         if params.text(name).is_some() {
@@ -115,8 +118,8 @@ fn states(text: &str) -> Result<(Vec<InstanceState>, Option<bool>), ApiError> {
     Ok((states, suspended))
 }
 
-/// Where a page ended, as a client carries it.
-fn cursor((at, instance): (Timestamp, InstanceId)) -> String {
+/// Encodes the end of a page as a cursor.
+fn cursor(at: Timestamp, instance: &InstanceId) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}/{instance}", at.0))
 }
 
@@ -129,23 +132,24 @@ fn read_cursor(text: &str) -> Result<(Timestamp, InstanceId), ApiError> {
     parse().ok_or_else(|| ApiError::invalid("cursor must be one that an earlier answer returned"))
 }
 
-/// The history of an execution, piece by piece.
+/// Get the history of an execution in pages.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/history", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
-        ("execution" = Option<u64>, Query, description = "The execution (the current one)"),
-        ("from" = Option<u64>, Query, description = "The first event wanted (1)"),
+        ("execution" = Option<u64>, Query,
+            description = "Number of the execution (default: the current one)"),
+        ("from" = Option<u64>, Query, description = "Id of the first event to return (default 1)"),
     ),
     responses(
-        (status = 200, description = "Events in order", body = HistoryAnswer),
+        (status = 200, description = "The events in order", body = HistoryAnswer),
         (status = 404, description = "There is no such instance or execution", body = Problem),
     )
 )]
 pub(crate) async fn history(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
-    params: Params,
+    PathParams(instance): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<HistoryAnswer>, ApiError> {
     exists(state.flow(), &instance).await?;
     let execution = match params.text("execution") {
@@ -168,7 +172,7 @@ pub(crate) async fn history(
     Ok(Json(HistoryAnswer { execution, events, next, activities }))
 }
 
-/// The executions of an instance, oldest first.
+/// List the executions of an instance, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/executions", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
@@ -179,31 +183,31 @@ pub(crate) async fn history(
 )]
 pub(crate) async fn executions(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
+    PathParams(instance): PathParams<String>,
 ) -> Result<Json<Vec<ExecutionAnswer>>, ApiError> {
     exists(state.flow(), &instance).await?;
     let executions = state.flow().executions(&instance).await?;
     Ok(Json(executions.into_iter().map(Into::into).collect()))
 }
 
-/// The key-value state of an instance.
+/// Get the key-value state of an instance.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/kv", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     responses(
-        (status = 200, description = "Values by key", body = Object),
+        (status = 200, description = "The values by key", body = Object),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn kv_all(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
+    PathParams(instance): PathParams<String>,
 ) -> Result<Json<BTreeMap<String, Value>>, ApiError> {
     exists(state.flow(), &instance).await?;
     Ok(Json(state.flow().kv_all(&instance).await?))
 }
 
-/// A value of an instance's key-value state.
+/// Get a value of an instance's key-value state.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/kv/{key}", tag = "orchestrations",
     params(
@@ -217,25 +221,25 @@ pub(crate) async fn kv_all(
 )]
 pub(crate) async fn kv_one(
     State(state): State<AppState>,
-    Parted((instance, key)): Parted<(String, String)>,
+    PathParams((instance, key)): PathParams<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let value = state.flow().kv_get(&instance, &key).await?;
     let missing = || ApiError::not_found(format!("{instance} has no value {key:?}"));
     value.map(Json).ok_or_else(missing)
 }
 
-/// An instance and all below it, parents before children.
+/// List an instance and all its descendants, parents before children.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/tree", tag = "orchestrations",
     params(("instance" = String, Path, description = "The instance")),
     responses(
-        (status = 200, description = "Ids of instances", body = Vec<String>),
+        (status = 200, description = "The ids of the instances", body = Vec<String>),
         (status = 404, description = "There is no such instance", body = Problem),
     )
 )]
 pub(crate) async fn tree(
     State(state): State<AppState>,
-    Parted(instance): Parted<String>,
+    PathParams(instance): PathParams<String>,
 ) -> Result<Json<Vec<String>>, ApiError> {
     exists(state.flow(), &instance).await?;
     let tree = state.flow().tree(&instance).await?;

@@ -1,4 +1,4 @@
-//! `/api/v1/app…`: applications.
+//! `/api/v1/app…`: applications, which are the tenants of webhooks.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,35 +6,35 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationId, ApplicationRef, Realm, Uid, Verb};
 use wakeline_hook::{ApplicationIn as NewApplication, HookError, RESERVED_UID};
-use wakeline_store::Deed;
-use wakeline_store::hook::{Application, Created, Page, PageOrder, PageRequest, UpdateOutcome};
+use wakeline_store::AuditAction;
+use wakeline_store::hook::{Application, Created, HookPage, PageOrder, PageRequest, UpdateOutcome};
 
-use super::{app_ref, find_app, key_reused, no_application};
+use super::{CreateRequest, app_ref, find_app, key_reused, no_application};
 use crate::access::permit::Permit;
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted, Repeatable};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
-use crate::wire::hook::application::{ApplicationIn, ApplicationOut, ApplicationPatch};
+use crate::wire::hook::application::{ApplicationBody, ApplicationOut, ApplicationPatch};
 use crate::wire::hook::list::{List, Paging};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// List applications by age.
+/// List applications in the order of their creation.
 #[utoipa::path(
     get, path = "/api/v1/app", tag = "webhooks",
     params(
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
-        ("iterator" = Option<String>, Query, description = "Where to go on"),
-        ("order" = Option<String>, Query, description = "ascending or descending"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 250 (default 50)"),
+        ("iterator" = Option<String>, Query, description = "The `iterator` of an earlier response"),
+        ("order" = Option<String>, Query, description = "`ascending` or `descending`"),
     ),
     responses(
-        (status = 200, description = "A page", body = List<ApplicationOut>),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 200, description = "A page of results", body = List<ApplicationOut>),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
     permit: Permit,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<List<ApplicationOut>>, ApiError> {
     let paging = Paging::<ApplicationId>::read(&params, PageOrder::Ascending, |t| t.parse().ok())?;
     let (request, given) = paging.split();
@@ -43,63 +43,70 @@ pub(crate) async fn list(
     List::new(page, given.as_deref(), key, ApplicationOut::new).map(Json)
 }
 
-/// A page of what the caller may see.
+/// Reads a page of the applications that the caller may see.
 async fn visible(
     state: &AppState,
     permit: &Permit,
     mut request: PageRequest<ApplicationId>,
-) -> Result<Page<Application>, ApiError> {
+) -> Result<HookPage<Application>, ApiError> {
     let (limit, mut found) = (request.limit as usize, Vec::new());
     loop {
         let page = state.hook().store().applications(request.clone(), RESERVED_UID).await?;
         if permit.may_all(Realm::Hook, Verb::Read) {
             return Ok(page);
         }
-        // Pages that lead back are in the list's order: what they go on from is their first.
+        // A page that leads backwards is in the list's order too, so its first item is the one to
+        // continue from.
         let edge = if request.backwards { page.items.first() } else { page.items.last() };
         request.after = edge.map(|application| application.id).or(request.after);
         let mut seen: Vec<_> = page.items.into_iter().collect();
         seen.retain(|application| permit.may_application(Verb::Read, application));
-        match request.backwards {
-            true => found.splice(..0, seen).for_each(drop),
-            false => found.extend(seen),
+        if request.backwards {
+            found.splice(..0, seen).for_each(drop);
+        } else {
+            found.extend(seen);
         }
         if page.done || found.len() >= limit {
             let done = page.done && found.len() <= limit;
-            match request.backwards {
-                true => drop(found.drain(..found.len().saturating_sub(limit))),
-                false => found.truncate(limit),
+            if request.backwards {
+                found.drain(..found.len().saturating_sub(limit));
+            } else {
+                found.truncate(limit);
             }
-            return Ok(Page { items: found, done });
+            return Ok(HookPage { items: found, done });
         }
     }
 }
 
-/// Make an application: one tenant.
+/// Create an application. An application represents one tenant.
 #[utoipa::path(
-    post, path = "/api/v1/app", tag = "webhooks", request_body = ApplicationIn,
+    post, path = "/api/v1/app", tag = "webhooks", request_body = ApplicationBody,
     params(
-        ("get_if_exists" = Option<bool>, Query, description = "Take the one with its uid"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes repeating it harmless"),
+        ("get_if_exists" = Option<bool>, Query,
+            description = "Return the existing application with this uid (default false)"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "Makes the request safe to retry"),
     ),
     responses(
-        (status = 201, description = "Made", body = ApplicationOut),
-        (status = 200, description = "It is there", body = ApplicationOut),
-        (status = 409, description = "Its uid is taken, or the key was used", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 201, description = "Created", body = ApplicationOut),
+        (status = 200, description = "The application already exists", body = ApplicationOut),
+        (status = 409, description = "The uid is already in use, or the idempotency key was used \
+            for another request",
+            body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    (permit, Repeatable(key)): (Permit, Repeatable),
-    params: Params,
-    body: Body,
+    request: CreateRequest,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
+    let CreateRequest { permit, idempotency_key, params } = request;
     let get_if_exists = params.flag("get_if_exists")?;
-    let new = body.parse::<ApplicationIn>()?.into_new(None)?;
+    let new = body.parse::<ApplicationBody>()?.into_new(None)?;
     need_name(&permit, new.uid.as_ref())?;
-    Deed::tell(new.uid.as_ref().map(ToString::to_string), None);
-    let (status, made) = match state.hook().create_application(new, key).await? {
+    AuditAction::amend(new.uid.as_ref().map(ToString::to_string), None);
+    let (status, made) = match state.hook().create_application(new, idempotency_key).await? {
         Created::New(made) | Created::Repeated(made) => (StatusCode::CREATED, made),
         Created::Taken(found) if get_if_exists => (StatusCode::OK, found),
         Created::Taken(found) => return Err(taken(&found)),
@@ -111,7 +118,8 @@ pub(crate) async fn create(
     Ok((status, Json(ApplicationOut::new(made)?)).into_response())
 }
 
-/// Whether the caller may give an application this name; one without is covered by no pattern.
+/// Fails unless the caller may give an application this uid. An application without a uid is not
+/// matched by any pattern, so it requires permission on all applications.
 fn need_name(permit: &Permit, uid: Option<&Uid>) -> Result<(), ApiError> {
     match uid {
         Some(uid) => permit.need(Realm::Hook, Verb::Configure, uid.as_str()),
@@ -119,8 +127,8 @@ fn need_name(permit: &Permit, uid: Option<&Uid>) -> Result<(), ApiError> {
     }
 }
 
-/// A change of an application, unless it gives it a name that the caller may not give.
-fn renamed(
+/// Fails if a change gives an application a uid that the caller may not give.
+fn check_change(
     permit: &Permit,
     old: Option<Uid>,
     new: NewApplication,
@@ -131,45 +139,47 @@ fn renamed(
     Ok(new)
 }
 
-/// One application.
+/// Get an application.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}", tag = "webhooks",
-    params(("app_id" = String, Path, description = "Its id or your own")),
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
-        (status = 200, description = "It", body = ApplicationOut),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 200, description = "The application", body = ApplicationOut),
+        (status = 404, description = "There is no such application", body = HookProblem),
     )
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
+    PathParams(named): PathParams<String>,
 ) -> Result<Json<ApplicationOut>, ApiError> {
     let found = find_app(&state, &app_ref(&named)?).await?;
     ApplicationOut::new(found).map(Json)
 }
 
-/// Make or replace an application.
+/// Create or replace an application.
 #[utoipa::path(
-    put, path = "/api/v1/app/{app_id}", tag = "webhooks", request_body = ApplicationIn,
-    params(("app_id" = String, Path, description = "Its id or your own")),
+    put, path = "/api/v1/app/{app_id}", tag = "webhooks", request_body = ApplicationBody,
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
         (status = 200, description = "Replaced", body = ApplicationOut),
-        (status = 201, description = "Made", body = ApplicationOut),
-        (status = 404, description = "There is none with this id", body = HookProblem),
-        (status = 409, description = "Its uid is taken", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 201, description = "Created", body = ApplicationOut),
+        (status = 404, description = "There is no such object, and an id chosen by the server \
+            cannot be created",
+            body = HookProblem),
+        (status = 409, description = "The uid is already in use", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn put(
     State(state): State<AppState>,
     permit: Permit,
-    Parted(named): Parted<String>,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let named = app_ref(&named)?;
-    let body: ApplicationIn = body.parse()?;
+    let body: ApplicationBody = body.parse()?;
     let replace =
-        |now: Application| renamed(&permit, now.uid.clone(), body.clone().into_new(now.uid)?);
+        |now: Application| check_change(&permit, now.uid.clone(), body.clone().into_new(now.uid)?);
     match state.hook().change_application(&named, replace).await? {
         UpdateOutcome::Missing => {}
         updated => {
@@ -190,48 +200,51 @@ pub(crate) async fn put(
     }
 }
 
-/// Change some of an application.
+/// Change the given fields of an application.
 #[utoipa::path(
     patch, path = "/api/v1/app/{app_id}", tag = "webhooks", request_body = ApplicationPatch,
-    params(("app_id" = String, Path, description = "Its id or your own")),
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
-        (status = 200, description = "Changed", body = ApplicationOut),
-        (status = 404, description = "There is none", body = HookProblem),
-        (status = 409, description = "Its uid is taken", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 200, description = "Updated", body = ApplicationOut),
+        (status = 404, description = "There is no such application", body = HookProblem),
+        (status = 409, description = "The uid is already in use", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn patch(
     State(state): State<AppState>,
     permit: Permit,
-    Parted(named): Parted<String>,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<ApplicationOut>, ApiError> {
     let named = app_ref(&named)?;
     let body: ApplicationPatch = body.parse()?;
-    let change = |now: Application| renamed(&permit, now.uid.clone(), body.clone().over(now)?);
+    let change =
+        |now: Application| check_change(&permit, now.uid.clone(), body.clone().apply_to(now)?);
     let updated = state.hook().change_application(&named, change).await?;
     ApplicationOut::new(found(&named, updated)?).map(Json)
 }
 
-/// Remove an application with all that is its own.
+/// Delete an application with its endpoints and messages.
 #[utoipa::path(
     delete, path = "/api/v1/app/{app_id}", tag = "webhooks",
-    params(("app_id" = String, Path, description = "Its id or your own")),
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
-        (status = 204, description = "Removed"),
-        (status = 404, description = "There is none", body = HookProblem),
-        (status = 422, description = "It is the server's own", body = HookInvalid),
+        (status = 204, description = "Deleted"),
+        (status = 404, description = "There is no such application", body = HookProblem),
+        (status = 422, description = "The application belongs to the server and cannot be deleted",
+            body = HookInvalid),
     )
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
+    PathParams(named): PathParams<String>,
 ) -> Result<StatusCode, ApiError> {
     let named = app_ref(&named)?;
-    match state.hook().delete_application(&named).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(no_application(&named)),
+    if state.hook().delete_application(&named).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_application(&named))
     }
 }
 

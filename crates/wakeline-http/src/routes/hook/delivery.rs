@@ -1,4 +1,4 @@
-//! What Wakeline adds for one message: its deliveries with their states, resending, cancelling.
+//! Additional routes of Wakeline for one message: its deliveries, resending and cancelling.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use wakeline_store::hook::{Delivery, PageOrder, ResendOutcome};
 
 use super::{app_ref, endpoint_ref, find_endpoint, find_message, message_ref, no_message};
 use crate::error::ApiError;
-use crate::input::{Params, Parted};
+use crate::input::{PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::hook::attempt::{CancelOut, DeliveryStateOut};
 use crate::wire::hook::list::{List, Paging};
@@ -19,21 +19,21 @@ use crate::wire::hook::{HookInvalid, HookProblem};
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/msg/{msg_id}/delivery", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
-        ("iterator" = Option<String>, Query, description = "Where to go on"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 250 (default 50)"),
+        ("iterator" = Option<String>, Query, description = "The `iterator` of an earlier response"),
     ),
     responses(
-        (status = 200, description = "A page", body = List<DeliveryStateOut>),
+        (status = 200, description = "A page of results", body = List<DeliveryStateOut>),
         (status = 404, description = "There is no such message", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    params: Params,
+    PathParams((app, named)): PathParams<(String, String)>,
+    params: QueryParams,
 ) -> Result<Json<List<DeliveryStateOut>>, ApiError> {
     let message = find_message(&state, &app_ref(&app)?, &message_ref(&named)?).await?;
     let key = |text: &str| text.parse::<EndpointId>().ok();
@@ -43,24 +43,25 @@ pub(crate) async fn list(
     List::new(page, given.as_deref(), key, |delivery| Ok(delivery.into())).map(Json)
 }
 
-/// Make one more attempt to deliver a message to an endpoint, now.
+/// Make one more attempt to deliver a message to an endpoint immediately.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/msg/{msg_id}/endpoint/{endpoint_id}/resend",
     tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 202, description = "It is due", body = Object),
+        (status = 202, description = "The message is due now", body = Object),
         (status = 404, description = "There is no such delivery", body = HookProblem),
-        (status = 409, description = "It cannot be sent; words say why", body = HookProblem),
+        (status = 409, description = "The message cannot be sent now; `detail` says why",
+            body = HookProblem),
     )
 )]
 pub(crate) async fn resend(
     State(state): State<AppState>,
-    Parted((app, message, endpoint)): Parted<(String, String, String)>,
+    PathParams((app, message, endpoint)): PathParams<(String, String, String)>,
 ) -> Result<Response, ApiError> {
     let (application, message) = (app_ref(&app)?, message_ref(&message)?);
     let endpoint = endpoint_ref(&endpoint)?;
@@ -79,52 +80,57 @@ pub(crate) async fn resend(
     Err(ApiError::conflict(why))
 }
 
-/// Cancel what waits of a message. What is under way ends in the log, and nothing follows it.
+/// Cancel the pending deliveries of a message.
+///
+/// Attempts in progress are completed and logged, but not retried.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/msg/{msg_id}/cancel", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
     ),
     responses(
-        (status = 200, description = "How many were", body = CancelOut),
+        (status = 200, description = "The number of deliveries that were cancelled",
+            body = CancelOut),
         (status = 404, description = "There is no such message", body = HookProblem),
     )
 )]
 pub(crate) async fn cancel(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<Json<CancelOut>, ApiError> {
-    cancel_for(&state, (&app, &named), None).await
+    cancel_for(&state, &app, &named, None).await
 }
 
-/// Cancel what waits of a message for one endpoint.
+/// Cancel the pending delivery of a message to one endpoint.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/msg/{msg_id}/endpoint/{endpoint_id}/cancel",
     tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "How many were", body = CancelOut),
+        (status = 200, description = "The number of deliveries that were cancelled",
+            body = CancelOut),
         (status = 404, description = "There is no such message or endpoint", body = HookProblem),
     )
 )]
 pub(crate) async fn cancel_one(
     State(state): State<AppState>,
-    Parted((app, named, endpoint)): Parted<(String, String, String)>,
+    PathParams((app, named, endpoint)): PathParams<(String, String, String)>,
 ) -> Result<Json<CancelOut>, ApiError> {
-    cancel_for(&state, (&app, &named), Some(endpoint_ref(&endpoint)?)).await
+    cancel_for(&state, &app, &named, Some(endpoint_ref(&endpoint)?)).await
 }
 
 async fn cancel_for(
     state: &AppState,
-    (app, named): (&str, &str),
+    app: &str,
+    message: &str,
     endpoint: Option<EndpointRef>,
 ) -> Result<Json<CancelOut>, ApiError> {
-    let (application, named) = (app_ref(app)?, message_ref(named)?);
+    let (application, named) = (app_ref(app)?, message_ref(message)?);
     let message = find_message(state, &application, &named).await?;
     if let Some(endpoint) = &endpoint {
         find_endpoint(state, &application, endpoint).await?;

@@ -1,4 +1,4 @@
-//! `/api/v1/app/{app_id}/endpoint…`: endpoints.
+//! `/api/v1/app/{app_id}/endpoint…`: the endpoints of applications.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,31 +11,31 @@ use wakeline_store::hook::{Created, Endpoint, PageOrder, UpdateOutcome};
 use super::no_endpoint;
 use super::{app_ref, endpoint_ref, find_endpoint, key_reused, no_application};
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted, Repeatable};
+use crate::input::{IdempotencyHeader, JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
-use crate::wire::hook::endpoint::{EndpointIn, EndpointOut, EndpointPatch};
+use crate::wire::hook::endpoint::{EndpointBody, EndpointOut, EndpointPatchBody};
 use crate::wire::hook::list::{List, Paging};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// List an application's endpoints by age.
+/// List the endpoints of an application in the order of their creation.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
-        ("iterator" = Option<String>, Query, description = "Where to go on"),
-        ("order" = Option<String>, Query, description = "ascending or descending"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 250 (default 50)"),
+        ("iterator" = Option<String>, Query, description = "The `iterator` of an earlier response"),
+        ("order" = Option<String>, Query, description = "`ascending` or `descending`"),
     ),
     responses(
-        (status = 200, description = "A page", body = List<EndpointOut>),
+        (status = 200, description = "A page of results", body = List<EndpointOut>),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    params: Params,
+    PathParams(named): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<List<EndpointOut>>, ApiError> {
     list_of(&state, &app_ref(&named)?, &params).await
 }
@@ -43,7 +43,7 @@ pub(crate) async fn list(
 pub(crate) async fn list_of(
     state: &AppState,
     application: &ApplicationRef,
-    params: &Params,
+    params: &QueryParams,
 ) -> Result<Json<List<EndpointOut>>, ApiError> {
     let paging = Paging::<EndpointId>::read(params, PageOrder::Ascending, |t| t.parse().ok())?;
     let (request, given) = paging.split();
@@ -53,44 +53,47 @@ pub(crate) async fn list_of(
     List::new(page, given.as_deref(), key, EndpointOut::new).map(Json)
 }
 
-/// Make an endpoint. Its secret is read by itself.
+/// Create an endpoint. A separate route returns its signing secret.
 #[utoipa::path(
-    post, path = "/api/v1/app/{app_id}/endpoint", tag = "webhooks", request_body = EndpointIn,
+    post, path = "/api/v1/app/{app_id}/endpoint", tag = "webhooks", request_body = EndpointBody,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes repeating it harmless"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "Makes the request safe to retry"),
     ),
     responses(
-        (status = 201, description = "Made", body = EndpointOut),
+        (status = 201, description = "Created", body = EndpointOut),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 409, description = "Its uid is taken, or the key was used", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 409, description = "The uid is already in use, or the idempotency key was used \
+            for another request",
+            body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
         (status = 503, description = "The server has no encryption key", body = HookProblem),
     )
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    Repeatable(key): Repeatable,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    IdempotencyHeader(key): IdempotencyHeader,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
-    let new = body.parse::<EndpointIn>()?;
+    let new = body.parse::<EndpointBody>()?;
     create_in(&state, &app_ref(&named)?, new, key).await
 }
 
 pub(crate) async fn create_in(
     state: &AppState,
     application: &ApplicationRef,
-    new: EndpointIn,
+    new: EndpointBody,
     key: Option<IdempotencyKey>,
 ) -> Result<Response, ApiError> {
     let created = state.hook().create_endpoint(application, new.into_new(None)?, key).await?;
-    let made = made(application, created)?;
+    let made = created_endpoint(application, created)?;
     Ok((StatusCode::CREATED, Json(EndpointOut::new(made)?)).into_response())
 }
 
-/// What was made, or why not.
-pub(crate) fn made(
+/// Returns the endpoint that was created, or the error if none was.
+pub(crate) fn created_endpoint(
     application: &ApplicationRef,
     created: Created<Endpoint>,
 ) -> Result<Endpoint, ApiError> {
@@ -104,21 +107,21 @@ pub(crate) fn made(
     }
 }
 
-/// One endpoint.
+/// Get an endpoint.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "It", body = EndpointOut),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 200, description = "The endpoint", body = EndpointOut),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
     )
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<Json<EndpointOut>, ApiError> {
     get_in(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await
 }
@@ -131,28 +134,30 @@ pub(crate) async fn get_in(
     EndpointOut::new(find_endpoint(state, application, named).await?).map(Json)
 }
 
-/// Make or replace an endpoint.
+/// Create or replace an endpoint.
 #[utoipa::path(
     put, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}", tag = "webhooks",
-    request_body = EndpointIn,
+    request_body = EndpointBody,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
         (status = 200, description = "Replaced", body = EndpointOut),
-        (status = 201, description = "Made", body = EndpointOut),
-        (status = 404, description = "There is none with this id", body = HookProblem),
-        (status = 409, description = "Its uid is taken", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 201, description = "Created", body = EndpointOut),
+        (status = 404, description = "There is no such object, and an id chosen by the server \
+            cannot be created",
+            body = HookProblem),
+        (status = 409, description = "The uid is already in use", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn put(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
-    let body = body.parse::<EndpointIn>()?;
+    let body = body.parse::<EndpointBody>()?;
     put_in(&state, &app_ref(&app)?, &endpoint_ref(&named)?, body).await
 }
 
@@ -160,7 +165,7 @@ pub(crate) async fn put_in(
     state: &AppState,
     application: &ApplicationRef,
     named: &EndpointRef,
-    body: EndpointIn,
+    body: EndpointBody,
 ) -> Result<Response, ApiError> {
     let replace = |now: &Endpoint| body.clone().into_patch(now.options.clone());
     match state.hook().change_endpoint(application, named, replace).await? {
@@ -171,52 +176,53 @@ pub(crate) async fn put_in(
         return Err(no_endpoint(named));
     };
     let new = body.into_new(Some(own.clone()))?;
-    let made = made(application, state.hook().create_endpoint(application, new, None).await?)?;
+    let made =
+        created_endpoint(application, state.hook().create_endpoint(application, new, None).await?)?;
     Ok((StatusCode::CREATED, Json(EndpointOut::new(made)?)).into_response())
 }
 
-/// Change some of an endpoint.
+/// Change the given fields of an endpoint.
 #[utoipa::path(
     patch, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}", tag = "webhooks",
-    request_body = EndpointPatch,
+    request_body = EndpointPatchBody,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "Changed", body = EndpointOut),
-        (status = 404, description = "There is none", body = HookProblem),
-        (status = 409, description = "Its uid is taken", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 200, description = "Updated", body = EndpointOut),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+        (status = 409, description = "The uid is already in use", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn patch(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<EndpointOut>, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
-    let body = body.parse::<EndpointPatch>()?;
+    let body = body.parse::<EndpointPatchBody>()?;
     let change = |now: &Endpoint| body.clone().into_patch(&now.options);
     let updated = state.hook().change_endpoint(&application, &named, change).await?;
     EndpointOut::new(found(&named, updated)?).map(Json)
 }
 
-/// Remove an endpoint. What waits for it is cancelled.
+/// Delete an endpoint and cancel its pending deliveries.
 #[utoipa::path(
     delete, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 204, description = "Removed"),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 204, description = "Deleted"),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
     )
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     delete_in(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await
 }
@@ -226,9 +232,10 @@ pub(crate) async fn delete_in(
     application: &ApplicationRef,
     named: &EndpointRef,
 ) -> Result<StatusCode, ApiError> {
-    match state.hook().delete_endpoint(application, named).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(no_endpoint(named)),
+    if state.hook().delete_endpoint(application, named).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_endpoint(named))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/api/v1/event-type…`: event types, shared by all applications.
+//! `/api/v1/event-type…`: event types, which all applications share.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use wakeline_store::hook::{Created, EventType, PageOrder, UpdateOutcome};
 
 use super::key_reused;
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted, Repeatable};
+use crate::input::{IdempotencyHeader, JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::hook::event_type::{EventTypeIn, EventTypeOut, EventTypePatch};
 use crate::wire::hook::list::{List, Paging};
@@ -20,20 +20,21 @@ use crate::wire::hook::{HookInvalid, HookProblem};
 #[utoipa::path(
     get, path = "/api/v1/event-type", tag = "webhooks",
     params(
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
-        ("iterator" = Option<String>, Query, description = "Where to go on"),
-        ("order" = Option<String>, Query, description = "ascending or descending"),
-        ("include_archived" = Option<bool>, Query, description = "Also those out of use (false)"),
-        ("with_content" = Option<bool>, Query, description = "With their schemas (false)"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 250 (default 50)"),
+        ("iterator" = Option<String>, Query, description = "The `iterator` of an earlier response"),
+        ("order" = Option<String>, Query, description = "`ascending` or `descending`"),
+        ("include_archived" = Option<bool>, Query,
+            description = "Include archived event types (default false)"),
+        ("with_content" = Option<bool>, Query, description = "Include the schemas (default false)"),
     ),
     responses(
-        (status = 200, description = "A page", body = List<EventTypeOut>),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 200, description = "A page of results", body = List<EventTypeOut>),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    params: Params,
+    params: QueryParams,
 ) -> Result<Json<List<EventTypeOut>>, ApiError> {
     let paging = Paging::read(&params, PageOrder::Ascending, |text| EventTypeName::new(text).ok())?;
     let archived = params.flag("include_archived")?;
@@ -45,22 +46,25 @@ pub(crate) async fn list(
     List::new(page, given.as_deref(), key, show).map(Json)
 }
 
-/// Make an event type.
+/// Create an event type.
 #[utoipa::path(
     post, path = "/api/v1/event-type", tag = "webhooks", request_body = EventTypeIn,
     params(
-        ("idempotency-key" = Option<String>, Header, description = "Makes repeating it harmless"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "Makes the request safe to retry"),
     ),
     responses(
-        (status = 201, description = "Made", body = EventTypeOut),
-        (status = 409, description = "It is there, or the key was used", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 201, description = "Created", body = EventTypeOut),
+        (status = 409, description = "The event type exists, or the idempotency key was used for \
+            another request",
+            body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Repeatable(key): Repeatable,
-    body: Body,
+    IdempotencyHeader(key): IdempotencyHeader,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let new = body.parse::<EventTypeIn>()?.into_new()?;
     match state.hook().create_event_type(new, key).await? {
@@ -74,90 +78,92 @@ pub(crate) async fn create(
     }
 }
 
-/// One event type.
+/// Get an event type.
 #[utoipa::path(
     get, path = "/api/v1/event-type/{event_type_name}", tag = "webhooks",
-    params(("event_type_name" = String, Path, description = "Its name")),
+    params(("event_type_name" = String, Path, description = "The name of the event type")),
     responses(
-        (status = 200, description = "It", body = EventTypeOut),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 200, description = "The event type", body = EventTypeOut),
+        (status = 404, description = "There is no such event type", body = HookProblem),
     )
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
+    PathParams(named): PathParams<String>,
 ) -> Result<Json<EventTypeOut>, ApiError> {
     let found = find(&state, &name(&named)?).await?;
     EventTypeOut::new(found, true).map(Json)
 }
 
-/// Make or replace an event type.
+/// Create or replace an event type.
 #[utoipa::path(
     put, path = "/api/v1/event-type/{event_type_name}", tag = "webhooks",
     request_body = EventTypePatch,
-    params(("event_type_name" = String, Path, description = "Its name")),
+    params(("event_type_name" = String, Path, description = "The name of the event type")),
     responses(
         (status = 200, description = "Replaced", body = EventTypeOut),
-        (status = 201, description = "Made", body = EventTypeOut),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 201, description = "Created", body = EventTypeOut),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn put(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let name = name(&named)?;
     let new = body.parse::<EventTypePatch>()?.into_new(name.clone())?;
-    let there = state.hook().store().event_type(&name).await?.is_some();
+    let existed = state.hook().store().event_type(&name).await?.is_some();
     let put = state.hook().put_event_type(new).await?;
-    let status = if there { StatusCode::OK } else { StatusCode::CREATED };
+    let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(EventTypeOut::new(put, true)?)).into_response())
 }
 
-/// Change some of an event type.
+/// Change the given fields of an event type.
 #[utoipa::path(
     patch, path = "/api/v1/event-type/{event_type_name}", tag = "webhooks",
     request_body = EventTypePatch,
-    params(("event_type_name" = String, Path, description = "Its name")),
+    params(("event_type_name" = String, Path, description = "The name of the event type")),
     responses(
-        (status = 200, description = "Changed", body = EventTypeOut),
-        (status = 404, description = "There is none", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 200, description = "Updated", body = EventTypeOut),
+        (status = 404, description = "There is no such event type", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn patch(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<EventTypeOut>, ApiError> {
     let (name, body) = (name(&named)?, body.parse::<EventTypePatch>()?);
-    let changed = state.hook().change_event_type(&name, |now| body.clone().over(now)).await?;
+    let changed = state.hook().change_event_type(&name, |now| body.clone().apply_to(now)).await?;
     EventTypeOut::new(found(&name, changed)?, true).map(Json)
 }
 
-/// Put an event type out of use, or remove it for good.
+/// Archive an event type, or delete it permanently.
 #[utoipa::path(
     delete, path = "/api/v1/event-type/{event_type_name}", tag = "webhooks",
     params(
-        ("event_type_name" = String, Path, description = "Its name"),
-        ("expunge" = Option<bool>, Query, description = "Remove it for good (false)"),
+        ("event_type_name" = String, Path, description = "The name of the event type"),
+        ("expunge" = Option<bool>, Query,
+            description = "Delete permanently instead of archiving (default false)"),
     ),
     responses(
-        (status = 204, description = "Done"),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 204, description = "Archived or deleted"),
+        (status = 404, description = "There is no such event type", body = HookProblem),
     )
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    params: Params,
+    PathParams(named): PathParams<String>,
+    params: QueryParams,
 ) -> Result<StatusCode, ApiError> {
     let name = name(&named)?;
     if params.flag("expunge")? {
-        return match state.hook().delete_event_type(&name).await? {
-            true => Ok(StatusCode::NO_CONTENT),
-            false => Err(missing(&name)),
+        return if state.hook().delete_event_type(&name).await? {
+            Ok(StatusCode::NO_CONTENT)
+        } else {
+            Err(missing(&name))
         };
     }
     let archive = |now| Ok::<_, ApiError>(EventType { archived: true, ..now });

@@ -1,4 +1,4 @@
-//! Work on many deliveries, and what an endpoint came to: recover, replay, statistics, ping.
+//! Jobs that change many deliveries, and the statistics and the test call of an endpoint.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,86 +9,94 @@ use wakeline_store::hook::{DeliveryFilter, JobKind};
 
 use super::{app_ref, endpoint_ref, find_endpoint, no_application, no_endpoint};
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::hook::attempt::EndpointStatsOut;
 use crate::wire::hook::job::{BulkReplayIn, JobIn, PingOut, RangeIn, TaskOut};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// Give an endpoint's failed deliveries of some time their whole schedule again.
+/// Start a job that retries the failed deliveries of an endpoint in a time range.
+///
+/// Each delivery gets its full retry schedule again.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/recover", tag = "webhooks",
     request_body = RangeIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 202, description = "The job that does it", body = TaskOut),
+        (status = 202, description = "The job was started", body = TaskOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn recover(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
-    over_range(&state, (&app, &named), &body, JobKind::Recover).await
+    let application = app_ref(&app)?;
+    let filter = range_filter(&state, &application, &named, &body).await?;
+    start(&state, &application, JobKind::Recover, filter).await
 }
 
-/// Send an endpoint the messages of some time that it would get today and never had.
+/// Start a job that delivers messages of a time range that an endpoint never received.
+///
+/// The job covers the messages that the endpoint's current filters match.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/replay-missing", tag = "webhooks",
     request_body = RangeIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 202, description = "The job that does it", body = TaskOut),
+        (status = 202, description = "The job was started", body = TaskOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn replay_missing(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
-    over_range(&state, (&app, &named), &body, JobKind::ReplayMissing).await
+    let application = app_ref(&app)?;
+    let filter = range_filter(&state, &application, &named, &body).await?;
+    start(&state, &application, JobKind::ReplayMissing, filter).await
 }
 
-async fn over_range(
+/// Parses a body with a time range into a filter of the deliveries to an endpoint.
+async fn range_filter(
     state: &AppState,
-    (app, named): (&str, &str),
-    body: &Body,
-    kind: JobKind,
-) -> Result<Response, ApiError> {
-    let application = app_ref(app)?;
+    application: &ApplicationRef,
+    endpoint: &str,
+    body: &JsonBody,
+) -> Result<DeliveryFilter, ApiError> {
     let body: RangeIn = body.parse()?;
-    let endpoint = find_endpoint(state, &application, &endpoint_ref(named)?).await?;
-    start(state, &application, kind, body.filter(endpoint.id)?).await
+    let endpoint = find_endpoint(state, application, &endpoint_ref(endpoint)?).await?;
+    body.filter(endpoint.id)
 }
 
-/// Make one more attempt for many deliveries of an endpoint.
+/// Start a job that makes one more attempt for many deliveries of an endpoint.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/bulk-replay", tag = "webhooks",
     request_body = BulkReplayIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 202, description = "The job that does it", body = TaskOut),
+        (status = 202, description = "The job was started", body = TaskOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn bulk_replay(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let application = app_ref(&app)?;
     let body: BulkReplayIn = body.parse()?;
@@ -96,20 +104,20 @@ pub(crate) async fn bulk_replay(
     start(&state, &application, JobKind::Resend, body.filter(endpoint.id)?).await
 }
 
-/// Change many deliveries of an application by a filter.
+/// Start a job that changes the deliveries of an application that match a filter.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/job", tag = "webhooks", request_body = JobIn,
-    params(("app_id" = String, Path, description = "The application's id or your own")),
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
-        (status = 202, description = "The job that does it", body = TaskOut),
+        (status = 202, description = "The job was started", body = TaskOut),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Parted(app): Parted<String>,
-    body: Body,
+    PathParams(app): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let application = app_ref(&app)?;
     let body: JobIn = body.parse()?;
@@ -137,18 +145,18 @@ async fn start(
     Ok((StatusCode::ACCEPTED, Json(TaskOut::from(job))).into_response())
 }
 
-/// How a job stands. Finished ones are kept for seven days.
+/// Get the state of a job. Finished jobs are kept for seven days.
 #[utoipa::path(
     get, path = "/api/v1/background-task/{task_id}", tag = "webhooks",
     params(("task_id" = String, Path, description = "The job's id")),
     responses(
-        (status = 200, description = "How it stands", body = TaskOut),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 200, description = "The job", body = TaskOut),
+        (status = 404, description = "There is no such job", body = HookProblem),
     )
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
+    PathParams(named): PathParams<String>,
 ) -> Result<Json<TaskOut>, ApiError> {
     let missing = || ApiError::not_found(format!("there is no task {named}"));
     let id: JobId = named.parse().map_err(|_| missing())?;
@@ -156,62 +164,64 @@ pub(crate) async fn get(
     Ok(Json(job.ok_or_else(missing)?.into()))
 }
 
-/// How many deliveries of an endpoint stand how.
+/// Count the deliveries of an endpoint by state.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/stats", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
-        ("since" = Option<String>, Query, description = "Only made at or after this (all)"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
+        ("since" = Option<String>, Query,
+            description = "Only deliveries created at or after this time (default: all)"),
     ),
     responses(
-        (status = 200, description = "How many", body = EndpointStatsOut),
+        (status = 200, description = "The counts", body = EndpointStatsOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn stats(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    params: Params,
+    PathParams((app, named)): PathParams<(String, String)>,
+    params: QueryParams,
 ) -> Result<Json<EndpointStatsOut>, ApiError> {
-    let since = params.moment("since")?;
+    let since = params.timestamp("since")?;
     let endpoint = find_endpoint(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await?;
     let store = state.hook().store();
     let stats = store.endpoint_stats(endpoint.application, endpoint.id, since).await?;
     Ok(Json(stats.into()))
 }
 
-/// Call an endpoint with a signed `webhook.ping`, and say how it answered.
+/// Send a signed `webhook.ping` to an endpoint and return the result.
 ///
-/// Nothing is stored, and it counts as no attempt.
+/// Nothing is stored, and the request does not count as an attempt.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/ping", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "How it answered", body = PingOut),
+        (status = 200, description = "The result of the request", body = PingOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "It is pulled from", body = HookInvalid),
+        (status = 422, description = "The endpoint is a pull endpoint", body = HookInvalid),
     )
 )]
 pub(crate) async fn ping(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<Json<PingOut>, ApiError> {
     let named = endpoint_ref(&named)?;
     let report = state.hook().ping(&app_ref(&app)?, &named).await?;
     Ok(Json(report.ok_or_else(|| no_endpoint(&named))?.into()))
 }
 
-/// Whether this node serves, as published clients ask.
+/// Check that this node serves requests, as published Svix clients do.
 #[utoipa::path(
     get, path = "/api/v1/health", tag = "operation",
     responses(
-        (status = 204, description = "It does"),
-        (status = 503, description = "It does not", body = crate::error::Problem),
+        (status = 204, description = "The node serves requests"),
+        (status = 503, description = "The node does not serve requests",
+            body = crate::error::Problem),
     )
 )]
 pub(crate) async fn health(State(state): State<AppState>) -> Result<StatusCode, ApiError> {

@@ -1,4 +1,5 @@
-//! `…/endpoint/{endpoint_id}/secret` and `…/headers`: what is sent along and kept encrypted.
+//! `…/endpoint/{endpoint_id}/secret` and `…/headers`: signing secrets and additional headers, which
+//! are stored encrypted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,20 +13,20 @@ use wakeline_store::hook::RotateOutcome;
 
 use super::{app_ref, endpoint_ref, no_endpoint};
 use crate::error::ApiError;
-use crate::input::{Body, Parted};
+use crate::input::{JsonBody, PathParams};
 use crate::state::AppState;
 use crate::wire::hook::endpoint::{HeadersIn, HeadersOut, HeadersPatch, RotateIn, SecretOut};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// How much longer an old secret signs if a rotation does not say.
+/// How long an old secret continues to sign if a rotation does not say.
 const GRACE_SECS_DEFAULT: u64 = 24 * 60 * 60;
 
-/// An endpoint's signing secret.
+/// Get the signing secret of an endpoint.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
         (status = 200, description = "The secret", body = SecretOut),
@@ -34,7 +35,7 @@ const GRACE_SECS_DEFAULT: u64 = 24 * 60 * 60;
 )]
 pub(crate) async fn secret(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<Json<SecretOut>, ApiError> {
     secret_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await.map(Json)
 }
@@ -49,25 +50,25 @@ pub(crate) async fn secret_of(
     Ok(SecretOut { key })
 }
 
-/// Replace an endpoint's signing secret. The old one signs too for a while.
+/// Replace the signing secret of an endpoint. The old secret continues to sign for a limited time.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret/rotate", tag = "webhooks",
     request_body = RotateIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
         (status = 200, description = "The new secret", body = SecretOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 409, description = "Too many old secrets still sign", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 409, description = "Too many old secrets are still valid", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn rotate(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<SecretOut>, ApiError> {
     let body: RotateIn = body.parse_or_default()?;
     rotate_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?, body).await.map(Json)
@@ -94,12 +95,12 @@ pub(crate) async fn rotate_of(
     }
 }
 
-/// Headers that are sent along. Credentials are named, not shown.
+/// Get the additional headers of an endpoint. The values of credentials are not returned.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
         (status = 200, description = "The headers", body = HeadersOut),
@@ -108,7 +109,7 @@ pub(crate) async fn rotate_of(
 )]
 pub(crate) async fn headers(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<Json<HeadersOut>, ApiError> {
     headers_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await
 }
@@ -123,24 +124,24 @@ pub(crate) async fn headers_of(
     Ok(Json(HeadersOut { headers: found.headers, sensitive: found.sensitive }))
 }
 
-/// Replace the headers that are sent along.
+/// Replace the additional headers of an endpoint.
 #[utoipa::path(
     put, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
     request_body = HeadersIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
         (status = 204, description = "Replaced"),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn put_headers(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let body: HeadersIn = body.parse()?;
     put_headers_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?, body).await
@@ -156,24 +157,24 @@ pub(crate) async fn put_headers_of(
     done(set, named)
 }
 
-/// Add, change and remove headers that are sent along.
+/// Add, change and delete additional headers of an endpoint.
 #[utoipa::path(
     patch, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
     request_body = HeadersPatch,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 204, description = "Changed"),
+        (status = 204, description = "Updated"),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn patch_headers(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let body: HeadersPatch = body.parse()?;

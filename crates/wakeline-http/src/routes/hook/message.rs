@@ -1,4 +1,4 @@
-//! `/api/v1/app/{app_id}/msg…`: messages.
+//! `/api/v1/app/{app_id}/msg…`: the messages of applications.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,48 +7,55 @@ use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationRef, EventTypeName, Verb};
 use wakeline_hook::Emit;
 use wakeline_store::hook::{
-    EmitOutcome, Endpoint, MessageFilter, PageOrder, PageRequest, StoredMessage,
+    EmitOutcome, Endpoint, HookMessageFilter, PageOrder, PageRequest, StoredMessage,
 };
 
-use super::{app_ref, channel, endpoint_ref, event_types, find_app_id, key_reused, message_key};
+use super::{
+    CreateRequest, app_ref, channel, endpoint_ref, event_types, find_app_id, key_reused,
+    message_key,
+};
 use super::{message_ref, no_application, no_endpoint, no_message};
-use crate::access::permit::Permit;
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted, Repeatable};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::hook::list::{List, Paging};
 use crate::wire::hook::message::{
-    CHANNELS_MAX, Content, ExampleIn, MessageIn, MessageOut, PrecheckIn, PrecheckOut,
+    CHANNELS_MAX, ExampleIn, MessageIn, MessageOut, PayloadContent, PrecheckIn, PrecheckOut,
 };
 use crate::wire::hook::{HookInvalid, HookProblem, channels, type_name};
 
-/// Endpoints that one store call looks at for a precheck.
+/// The number of endpoints that one store call of a precheck reads.
 const PRECHECK_PAGE: u32 = 250;
 
-/// Send a message to every endpoint that wants it.
+/// Send a message to every endpoint whose filters match it.
 ///
-/// Answers when the message and its deliveries are durable.
+/// The response is sent when the message and its deliveries are durable.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/msg", tag = "webhooks", request_body = MessageIn<'_>,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("with_content" = Option<bool>, Query, description = "Answer with the payload (true)"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes repeating it harmless"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("with_content" = Option<bool>, Query,
+            description = "Include the payload in the response (default true)"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "Makes the request safe to retry"),
     ),
     responses(
-        (status = 202, description = "It will be delivered", body = MessageOut),
+        (status = 202, description = "Accepted for delivery", body = MessageOut),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 409, description = "eventId is taken, or key was used", body = HookProblem),
+        (status = 409, description = "The eventId is already in use, or the idempotency key was \
+            used for another request",
+            body = HookProblem),
         (status = 413, description = "The body is too large", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    params: Params,
-    (permit, Repeatable(key), body): (Permit, Repeatable, Body),
+    PathParams(named): PathParams<String>,
+    request: CreateRequest,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
+    let CreateRequest { permit, idempotency_key, params } = request;
     let application = app_ref(&named)?;
     let with_content = params.flag_or("with_content", true)?;
     let mut message: MessageIn<'_> = body.parse()?;
@@ -70,15 +77,15 @@ pub(crate) async fn create(
         channels: channels(message.channels.unwrap_or_default(), CHANNELS_MAX)?,
         create_application,
         payload: payload.clone(),
-        idempotency_key: key,
+        idempotency_key,
     };
     let stored = stored(&application, state.hook().emit(emit).await?)?;
     let stored = StoredMessage { payload: Some(payload), ..stored };
-    let answer = MessageOut::new(stored, Content::of(with_content))?;
+    let answer = MessageOut::new(stored, PayloadContent::of(with_content))?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// The message that was stored, or why none was.
+/// Returns the message that was stored, or the error if none was.
 fn stored(application: &ApplicationRef, outcome: EmitOutcome) -> Result<StoredMessage, ApiError> {
     match outcome {
         EmitOutcome::Stored(message, _) | EmitOutcome::Repeated(message) => Ok(message),
@@ -91,33 +98,34 @@ fn stored(application: &ApplicationRef, outcome: EmitOutcome) -> Result<StoredMe
     }
 }
 
-/// List an application's messages, newest first.
+/// List the messages of an application, newest first.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/msg", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
-        ("iterator" = Option<String>, Query, description = "Where to go on"),
-        ("channel" = Option<String>, Query, description = "Only with this channel"),
-        ("event_types" = Option<String>, Query, description = "Only of these types: a,b"),
-        ("before" = Option<String>, Query, description = "Only older than"),
-        ("after" = Option<String>, Query, description = "Only younger than"),
-        ("with_content" = Option<bool>, Query, description = "With payloads (true)"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("limit" = Option<u32>, Query, description = "Page size, up to 250 (default 50)"),
+        ("iterator" = Option<String>, Query, description = "The `iterator` of an earlier response"),
+        ("channel" = Option<String>, Query, description = "Only messages with this channel"),
+        ("event_types" = Option<String>, Query,
+            description = "Only these event types, separated by commas"),
+        ("before" = Option<String>, Query, description = "Only messages created before this time"),
+        ("after" = Option<String>, Query, description = "Only messages created after this time"),
+        ("with_content" = Option<bool>, Query, description = "Include the payloads (default true)"),
     ),
     responses(
-        (status = 200, description = "A page", body = List<MessageOut>),
+        (status = 200, description = "A page of results", body = List<MessageOut>),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    params: Params,
+    PathParams(named): PathParams<String>,
+    params: QueryParams,
 ) -> Result<Json<List<MessageOut>>, ApiError> {
     let (_, application) = find_app_id(&state, &named).await?;
     let filter = filter(&params)?;
-    let content = Content::of(filter.with_content);
+    let content = PayloadContent::of(filter.with_content);
     let paging = Paging::read(&params, PageOrder::Descending, message_key)?;
     let (request, given) = paging.split();
     let page = state.hook().store().messages(application, filter, request).await?;
@@ -125,91 +133,93 @@ pub(crate) async fn list(
     List::new(page, given.as_deref(), key, |found| MessageOut::new(found, content)).map(Json)
 }
 
-/// The filter of a list of messages.
-pub(crate) fn filter(params: &Params) -> Result<MessageFilter, ApiError> {
-    Ok(MessageFilter {
+/// Parses the filter of a list of messages.
+pub(crate) fn filter(params: &QueryParams) -> Result<HookMessageFilter, ApiError> {
+    Ok(HookMessageFilter {
         channel: channel(params)?,
         event_types: event_types(params)?,
-        before: params.moment("before")?,
-        after: params.moment("after")?,
+        before: params.timestamp("before")?,
+        after: params.timestamp("after")?,
         endpoint: None,
         with_content: params.flag_or("with_content", true)?,
     })
 }
 
-/// One message.
+/// Get a message.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/msg/{msg_id}", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
-        ("with_content" = Option<bool>, Query, description = "With its payload (true)"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
+        ("with_content" = Option<bool>, Query, description = "Include the payload (default true)"),
     ),
     responses(
-        (status = 200, description = "It", body = MessageOut),
-        (status = 404, description = "There is none", body = HookProblem),
+        (status = 200, description = "The message", body = MessageOut),
+        (status = 404, description = "There is no such message", body = HookProblem),
     )
 )]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    params: Params,
+    PathParams((app, named)): PathParams<(String, String)>,
+    params: QueryParams,
 ) -> Result<Json<MessageOut>, ApiError> {
     let (application, named) = (app_ref(&app)?, message_ref(&named)?);
     let with_content = params.flag_or("with_content", true)?;
     let found = state.hook().store().message(&application, &named, with_content).await?;
     let found = found.ok_or_else(|| no_message(&named))?;
-    MessageOut::new(found, Content::of(with_content)).map(Json)
+    MessageOut::new(found, PayloadContent::of(with_content)).map(Json)
 }
 
-/// Remove a message's payload, as if it had expired.
+/// Delete the payload of a message, as if it had expired.
 #[utoipa::path(
     delete, path = "/api/v1/app/{app_id}/msg/{msg_id}/content", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("msg_id" = String, Path, description = "The message's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("msg_id" = String, Path, description = "The message's id or eventId"),
     ),
     responses(
-        (status = 204, description = "Removed"),
+        (status = 204, description = "The payload was deleted"),
         (status = 404, description = "There is no such message", body = HookProblem),
     )
 )]
 pub(crate) async fn expunge(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
+    PathParams((app, named)): PathParams<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let (application, named) = (app_ref(&app)?, message_ref(&named)?);
-    match state.hook().store().expunge_payload(&application, &named).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(no_message(&named)),
+    if state.hook().store().expunge_payload(&application, &named).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_message(&named))
     }
 }
 
-/// Whether any endpoint would get a message of a type.
+/// Check whether any endpoint would receive a message of an event type.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/msg/precheck/active", tag = "webhooks",
     request_body = PrecheckIn,
-    params(("app_id" = String, Path, description = "The application's id or your own")),
+    params(("app_id" = String, Path, description = "The application's id or uid")),
     responses(
-        (status = 200, description = "Whether one would", body = PrecheckOut),
+        (status = 200, description = "Whether an endpoint would receive the message",
+            body = PrecheckOut),
         (status = 404, description = "There is no such application", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn precheck(
     State(state): State<AppState>,
-    Parted(named): Parted<String>,
-    body: Body,
+    PathParams(named): PathParams<String>,
+    body: JsonBody,
 ) -> Result<Json<PrecheckOut>, ApiError> {
     let application = app_ref(&named)?;
     let body: PrecheckIn = body.parse()?;
     let kind = type_name("eventType", &body.event_type)?;
-    let asked = channels(body.channels.unwrap_or_default(), CHANNELS_MAX)?;
-    let wants = |endpoint: &Endpoint| {
+    let wanted = channels(body.channels.unwrap_or_default(), CHANNELS_MAX)?;
+    let matches = |endpoint: &Endpoint| {
         endpoint.disabled.is_none()
-            && wants_type(endpoint, &kind)
+            && matches_type(endpoint, &kind)
             && (endpoint.channels.is_empty()
-                || endpoint.channels.iter().any(|channel| asked.contains(channel)))
+                || endpoint.channels.iter().any(|channel| wanted.contains(channel)))
     };
     let mut after = None;
     loop {
@@ -217,7 +227,7 @@ pub(crate) async fn precheck(
         let request = PageRequest { limit: PRECHECK_PAGE, after, order, backwards: false };
         let page = state.hook().store().endpoints(&application, request).await?;
         let page = page.ok_or_else(|| no_application(&application))?;
-        if page.items.iter().any(wants) {
+        if page.items.iter().any(matches) {
             return Ok(Json(PrecheckOut { active: true }));
         }
         match page.items.last() {
@@ -227,29 +237,29 @@ pub(crate) async fn precheck(
     }
 }
 
-fn wants_type(endpoint: &Endpoint, kind: &EventTypeName) -> bool {
+fn matches_type(endpoint: &Endpoint, kind: &EventTypeName) -> bool {
     endpoint.event_types.is_empty()
         || endpoint.event_types.iter().any(|pattern| pattern.matches(kind))
 }
 
-/// Send an example of an event type to one endpoint.
+/// Send an example message of an event type to one endpoint.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/send-example", tag = "webhooks",
     request_body = ExampleIn<'_>,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 202, description = "It will be delivered", body = MessageOut),
+        (status = 202, description = "Accepted for delivery", body = MessageOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn send_example(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let example = body.parse::<ExampleIn<'_>>()?.into_example(&body.0)?;
@@ -257,8 +267,8 @@ pub(crate) async fn send_example(
     let outcome = outcome.ok_or_else(|| no_endpoint(&named))?;
     let stored = stored(&application, outcome)?;
     let id = wakeline_core::MessageRef::Id(stored.id);
-    let whole = state.hook().store().message(&application, &id, true).await;
-    let whole = whole.map_err(|error| ApiError::from(error).after_write())?;
-    let answer = MessageOut::new(whole.unwrap_or(stored), Content::Asked)?;
+    let read = state.hook().store().message(&application, &id, true).await;
+    let read = read.map_err(|error| ApiError::from(error).after_write())?;
+    let answer = MessageOut::new(read.unwrap_or(stored), PayloadContent::Included)?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }

@@ -1,9 +1,9 @@
-//! Webhooks: Svix's routes, so that its published clients work here, and Wakeline's own beside
-//! them.
+//! Webhooks: the routes of the Svix API, so that its published clients work here, and additional
+//! routes of Wakeline.
 //!
 //! # Invariants
-//! * Everything can be named by the server's id or by the user's own.
-//! * Errors are told in Svix's shape: see `access.rs`, which knows the routes' paths.
+//! * Applications, endpoints and messages can be named by the server's id or by the user's own.
+//! * Errors have the format of the Svix API; `access.rs` converts them, by the paths of the routes.
 
 pub(crate) mod application;
 pub(crate) mod attempt;
@@ -14,39 +14,61 @@ pub(crate) mod job;
 pub(crate) mod keys;
 pub(crate) mod message;
 pub(crate) mod operational;
-pub(crate) mod plain;
 pub(crate) mod pull;
+pub(crate) mod simple;
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, EndpointRef, EventTypeName, HookMessageId,
-    MessageRef, UidError,
+    IdempotencyKey, MessageRef, UidError,
 };
 use wakeline_store::hook::{Application, Endpoint, StoredMessage};
 
+use crate::access::permit::Permit;
 use crate::error::ApiError;
-use crate::input::Params;
+use crate::input::{IdempotencyHeader, QueryParams};
 use crate::state::AppState;
+
+/// What a route that creates something reads from a request, apart from its path and its body.
+pub(crate) struct CreateRequest {
+    permit: Permit,
+    idempotency_key: Option<IdempotencyKey>,
+    params: QueryParams,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for CreateRequest {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let permit = Permit::from_request_parts(parts, state).await?;
+        let IdempotencyHeader(idempotency_key) =
+            IdempotencyHeader::from_request_parts(parts, state).await?;
+        let params = QueryParams::from_request_parts(parts, state).await?;
+        Ok(Self { permit, idempotency_key, params })
+    }
+}
 
 fn in_path<T>(name: &str, read: Result<T, UidError>) -> Result<T, ApiError> {
     read.map_err(|error| ApiError::invalid_in("path", name, error.to_string()))
 }
 
-/// The application that a path names.
+/// Parses the application in a path.
 pub(crate) fn app_ref(text: &str) -> Result<ApplicationRef, ApiError> {
     in_path("app_id", ApplicationRef::parse(text))
 }
 
-/// The endpoint that a path names.
+/// Parses the endpoint in a path.
 pub(crate) fn endpoint_ref(text: &str) -> Result<EndpointRef, ApiError> {
     in_path("endpoint_id", EndpointRef::parse(text))
 }
 
-/// The message that a path names.
+/// Parses the message in a path.
 pub(crate) fn message_ref(text: &str) -> Result<MessageRef, ApiError> {
     in_path("msg_id", MessageRef::parse(text))
 }
 
-/// The attempt that a path names.
+/// Parses the attempt in a path.
 pub(crate) fn attempt_id(text: &str) -> Result<AttemptId, ApiError> {
     text.parse().map_err(|_| no_attempt(text))
 }
@@ -71,7 +93,7 @@ pub(crate) fn key_reused() -> ApiError {
     ApiError::conflict("this idempotency-key was used for another request: use a new one")
 }
 
-/// An application, or 404.
+/// Reads an application; fails with 404 if it does not exist.
 pub(crate) async fn find_app(
     state: &AppState,
     named: &ApplicationRef,
@@ -80,7 +102,7 @@ pub(crate) async fn find_app(
     found.ok_or_else(|| no_application(named))
 }
 
-/// The id of an application, or 404.
+/// Reads the id of an application; fails with 404 if it does not exist.
 pub(crate) async fn find_app_id(
     state: &AppState,
     named: &str,
@@ -90,7 +112,7 @@ pub(crate) async fn find_app_id(
     Ok((named, id))
 }
 
-/// An endpoint, or 404.
+/// Reads an endpoint; fails with 404 if it does not exist.
 pub(crate) async fn find_endpoint(
     state: &AppState,
     application: &ApplicationRef,
@@ -100,7 +122,7 @@ pub(crate) async fn find_endpoint(
     found.ok_or_else(|| no_endpoint(named))
 }
 
-/// A message without its payload, or 404.
+/// Reads a message without its payload; fails with 404 if it does not exist.
 pub(crate) async fn find_message(
     state: &AppState,
     application: &ApplicationRef,
@@ -110,8 +132,8 @@ pub(crate) async fn find_message(
     found.ok_or_else(|| no_message(named))
 }
 
-/// The types that a filter names.
-pub(crate) fn event_types(params: &Params) -> Result<Vec<EventTypeName>, ApiError> {
+/// Parses the event types of a filter.
+pub(crate) fn event_types(params: &QueryParams) -> Result<Vec<EventTypeName>, ApiError> {
     let read = |text: &str| {
         EventTypeName::new(text)
             .map_err(|error| ApiError::invalid_param("event_types", error.to_string()))
@@ -119,15 +141,15 @@ pub(crate) fn event_types(params: &Params) -> Result<Vec<EventTypeName>, ApiErro
     params.texts("event_types").map(read).collect()
 }
 
-/// The channel that a filter names.
-pub(crate) fn channel(params: &Params) -> Result<Option<wakeline_core::Channel>, ApiError> {
+/// Parses the channel of a filter.
+pub(crate) fn channel(params: &QueryParams) -> Result<Option<wakeline_core::Channel>, ApiError> {
     params.parsed("channel", |text| {
         wakeline_core::Channel::new(text)
             .map_err(|error| ApiError::invalid_param("channel", error.to_string()))
     })
 }
 
-/// A message by its id, as an iterator names it.
+/// Parses the message id in an iterator.
 pub(crate) fn message_key(text: &str) -> Option<HookMessageId> {
     text.parse().ok()
 }

@@ -1,4 +1,5 @@
-//! `…/endpoint/{endpoint_id}/pull…`: deliveries that their owner fetches, like a queue.
+//! `…/endpoint/{endpoint_id}/pull…`: pull endpoints, whose deliveries the receiver fetches like
+//! messages of a queue.
 
 use std::time::Duration;
 
@@ -7,71 +8,75 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationRef, EndpointRef};
-use wakeline_hook::{Pop, Popped, PulledSettle, PulledSigner, PulledToken};
+use wakeline_hook::{PullOutcome, PullRequest, PulledSigner, PulledToken, PulledVerdict};
 
 use super::{app_ref, endpoint_ref, no_endpoint};
 use crate::error::ApiError;
-use crate::input::{Body, Params, Parted};
+use crate::input::{JsonBody, PathParams, QueryParams};
 use crate::state::AppState;
 use crate::wire::hook::pull::{
     PullAckIn, PullExtendIn, PullNackIn, PullSettledOut, PulledMessage, PulledOut,
 };
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// Most messages of one pull.
+/// The maximum number of messages of one pull.
 const BATCH_MAX: u64 = 1000;
 
-/// Longest time that pulled messages can be held.
+/// The maximum lease of pulled messages.
 const LEASE_SECS_MAX: u64 = 12 * 60 * 60;
 
-/// Fetch messages of an endpoint that is pulled from.
+/// Fetch messages of a pull endpoint.
 ///
-/// With `wait=true` it is parked until there is something, without polling. Each message has to
-/// be settled with its token before its lease ends; else it comes again.
+/// With `wait=true` the request waits without polling until a message is available. A message whose
+/// token is not settled before its lease ends is delivered again.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull", tag = "webhooks",
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
-        ("batch" = Option<u32>, Query, description = "At most so many messages, up to 1000 (1)"),
-        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
-        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
-        ("lease" = Option<u64>, Query, description = "Seconds to settle them (timeout + 10)"),
-        ("signed" = Option<bool>, Query, description = "With headers to forward (false)"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
+        ("batch" = Option<u32>, Query,
+            description = "Maximum number of messages, up to 1000 (default 1)"),
+        ("wait" = Option<bool>, Query,
+            description = "Wait until a message is available (default false)"),
+        ("timeout" = Option<u64>, Query,
+            description = "Maximum wait in milliseconds (default 30000)"),
+        ("lease" = Option<u64>, Query,
+            description = "Length of the lease in seconds (default: the request timeout plus 10)"),
+        ("signed" = Option<bool>, Query,
+            description = "Include signed webhook headers (default false)"),
     ),
     responses(
-        (status = 200, description = "Messages", body = PulledOut),
-        (status = 204, description = "Nothing"),
+        (status = 200, description = "The claimed messages", body = PulledOut),
+        (status = 204, description = "No message is available"),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
-        (status = 503, description = "Too many waiters, no store or no key", body = HookProblem),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
+        (status = 503, description = "Too many clients are waiting, or the store or the \
+            encryption key is unavailable",
+            body = HookProblem),
     )
 )]
 pub(crate) async fn pull(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    params: Params,
+    PathParams((app, named)): PathParams<(String, String)>,
+    params: QueryParams,
 ) -> Result<Response, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let signed = params.flag("signed")?;
     let pop = pop(&state, &params)?;
     let waits = pop.wait.is_some();
-    // Before anything is leased: what cannot be signed is not taken from anybody.
-    let signer = match signed {
-        true => Some(signer(&state, &application, &named).await?),
-        false => None,
-    };
+    // The signer is read before the claim, so that messages that cannot be signed are not leased.
+    let signer = if signed { Some(signer(&state, &application, &named).await?) } else { None };
     let got = match state.hook().pop(&application, &named, pop).await? {
-        Popped::Granted(got) => got,
-        Popped::Empty => return Ok(StatusCode::NO_CONTENT.into_response()),
-        Popped::Drained => {
+        PullOutcome::Claimed(got) => got,
+        PullOutcome::Empty => return Ok(StatusCode::NO_CONTENT.into_response()),
+        PullOutcome::Drained => {
             let close = (header::CONNECTION, HeaderValue::from_static("close"));
             return Ok((StatusCode::NO_CONTENT, [close]).into_response());
         }
-        Popped::Missing => return Err(no_endpoint(&named)),
+        PullOutcome::Missing => return Err(no_endpoint(&named)),
     };
     let signer = match signer {
-        // Its keys may have been replaced meanwhile.
+        // The keys may have been replaced during the wait.
         Some(old) if waits => Some(self::signer(&state, &application, &named).await.unwrap_or(old)),
         signer => signer,
     };
@@ -89,7 +94,7 @@ async fn signer(
     signer.ok_or_else(|| no_endpoint(named))
 }
 
-fn pop(state: &AppState, params: &Params) -> Result<Pop, ApiError> {
+fn pop(state: &AppState, params: &QueryParams) -> Result<PullRequest, ApiError> {
     let settings = state.settings();
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let timeout = millis(settings.default_timeout);
@@ -98,63 +103,64 @@ fn pop(state: &AppState, params: &Params) -> Result<Pop, ApiError> {
         Some(_) => Some(params.number("lease", 0, 1..=LEASE_SECS_MAX)?),
         None => None,
     };
-    Ok(Pop {
+    Ok(PullRequest {
         max: params.number("batch", 1, 1..=BATCH_MAX)? as u32,
         lease: lease.map(Duration::from_secs),
         wait: params.flag("wait")?.then(|| Duration::from_millis(timeout)),
     })
 }
 
-/// Say that pulled messages were dealt with.
+/// Acknowledge pulled messages.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull/ack", tag = "webhooks",
     request_body = PullAckIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "What became of each", body = PullSettledOut),
+        (status = 200, description = "The result of each operation", body = PullSettledOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn ack(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<PullSettledOut>, ApiError> {
     let settles = body.parse::<PullAckIn>()?.settles()?;
-    settle(&state, (&app, &named), settles).await
+    settle(&state, &app, &named, settles).await
 }
 
-/// Give pulled messages back: they come again by the endpoint's schedule.
+/// Return pulled messages, which are delivered again by the endpoint's retry schedule.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull/nack", tag = "webhooks",
     request_body = PullNackIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "What became of each", body = PullSettledOut),
+        (status = 200, description = "The result of each operation", body = PullSettledOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn nack(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<PullSettledOut>, ApiError> {
     let settles = body.parse::<PullNackIn>()?.settles()?;
-    settle(&state, (&app, &named), settles).await
+    settle(&state, &app, &named, settles).await
 }
 
 async fn settle(
     state: &AppState,
-    (app, named): (&str, &str),
-    settles: Vec<(PulledToken, PulledSettle)>,
+    app: &str,
+    named: &str,
+    settles: Vec<(PulledToken, PulledVerdict)>,
 ) -> Result<Json<PullSettledOut>, ApiError> {
     check_len(state, settles.len())?;
     let named = endpoint_ref(named)?;
@@ -163,24 +169,24 @@ async fn settle(
     Ok(Json(PullSettledOut::of_states(states)))
 }
 
-/// Hold on to pulled messages for longer.
+/// Extend the leases of pulled messages.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull/extend", tag = "webhooks",
     request_body = PullExtendIn,
     params(
-        ("app_id" = String, Path, description = "The application's id or your own"),
-        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+        ("app_id" = String, Path, description = "The application's id or uid"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or uid"),
     ),
     responses(
-        (status = 200, description = "Which of them go on", body = PullSettledOut),
+        (status = 200, description = "The result for each token", body = PullSettledOut),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
-        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+        (status = 422, description = "The request is invalid", body = HookInvalid),
     )
 )]
 pub(crate) async fn extend(
     State(state): State<AppState>,
-    Parted((app, named)): Parted<(String, String)>,
-    body: Body,
+    PathParams((app, named)): PathParams<(String, String)>,
+    body: JsonBody,
 ) -> Result<Json<PullSettledOut>, ApiError> {
     let body: PullExtendIn = body.parse()?;
     if !(1..=LEASE_SECS_MAX).contains(&body.seconds) {

@@ -1,4 +1,4 @@
-//! Applications on the wire.
+//! Wire types of applications.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,66 +11,67 @@ use super::{Metadata, given, metadata, rate, stored_metadata, text};
 use crate::error::ApiError;
 use crate::render;
 
-/// A tenant to make or to replace.
+/// An application to create or to replace.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ApplicationIn {
-    /// Its name, for people.
+#[schema(as = ApplicationIn)]
+pub(crate) struct ApplicationBody {
+    /// The name of the application.
     name: String,
-    /// Your own id of it: letters, digits, `-`, `_`, `.`.
+    /// Your own id of the application, made of letters, digits, `-`, `_` and `.`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     uid: Option<Option<String>>,
-    /// Most messages a second; kept as a note.
+    /// Maximum number of messages per second. The limit is stored but not enforced.
     throttle_rate: Option<u32>,
-    /// The same, as older clients call it.
+    /// The same as `throttleRate`, for older clients.
     rate_limit: Option<u32>,
-    /// Your own names and values.
+    /// Names and values of your choice.
     metadata: Option<Metadata>,
 }
 
-/// What to change of a tenant.
+/// Changes to an application.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApplicationPatch {
-    /// Its name, for people.
+    /// The name of the application.
     name: Option<String>,
-    /// Your own id of it; null removes it.
+    /// Your own id of the application; null removes it.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     uid: Option<Option<String>>,
-    /// Most messages a second; null removes it.
+    /// Maximum number of messages per second; null removes the limit.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     throttle_rate: Option<Option<u32>>,
-    /// The same, as older clients call it.
+    /// The same as `throttleRate`, for older clients.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     rate_limit: Option<Option<u32>>,
-    /// Your own names and values.
+    /// Names and values of your choice.
     metadata: Option<Metadata>,
 }
 
-/// A tenant.
+/// An application, which represents a tenant.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApplicationOut {
-    /// Its id.
+    /// The id of the application.
     id: String,
-    /// Your own id of it.
+    /// Your own id of the application.
     uid: Option<String>,
-    /// Its name, for people.
+    /// The name of the application.
     name: String,
-    /// Most messages a second; a note.
+    /// Maximum number of messages per second. The limit is stored but not enforced.
     throttle_rate: Option<u32>,
-    /// The same, as older clients call it.
+    /// The same as `throttleRate`, for older clients.
     rate_limit: Option<u32>,
-    /// Your own names and values.
+    /// Names and values of your choice.
     #[schema(value_type = Metadata)]
     metadata: Box<RawValue>,
-    /// When it was made.
+    /// When the application was created.
     created_at: String,
-    /// When it was last changed.
+    /// When the application was last changed.
     updated_at: String,
 }
 
@@ -88,9 +89,9 @@ fn name(given: String) -> Result<String, ApiError> {
     text("name", given)
 }
 
-impl ApplicationIn {
-    /// The tenant to make. If it names no own id, it gets `own`: the one that its path names, or
-    /// that it had.
+impl ApplicationBody {
+    /// Validates the application to create. If the body has no uid, the application gets `own`: the
+    /// uid in the path, or the one that it already has.
     pub(crate) fn into_new(self, own: Option<Uid>) -> Result<New, ApiError> {
         Ok(New {
             name: name(self.name)?,
@@ -105,8 +106,8 @@ impl ApplicationIn {
 }
 
 impl ApplicationPatch {
-    /// A tenant as it shall be.
-    pub(crate) fn over(self, now: Application) -> Result<New, ApiError> {
+    /// Returns the application with the change applied.
+    pub(crate) fn apply_to(self, now: Application) -> Result<New, ApiError> {
         Ok(New {
             name: self.name.map_or(Ok(now.name), name)?,
             uid: self.uid.map_or(Ok(now.uid), uid)?,
@@ -157,11 +158,11 @@ mod tests {
 
     fn patched(json: &str) -> New {
         let patch: ApplicationPatch = serde_json::from_str(json).expect("a patch");
-        patch.over(stored()).expect("valid")
+        patch.apply_to(stored()).expect("valid")
     }
 
     #[test]
-    fn a_patch_changes_what_it_names_and_null_removes() {
+    fn patch_changes_given_fields_and_null_removes_them() {
         let kept = patched("{}");
         assert_eq!((kept.name.as_str(), kept.rate_limit), ("Shop", Some(5)));
         assert_eq!(kept.uid, stored().uid);
@@ -172,22 +173,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_sent_back() {
+    fn response_is_accepted_as_a_request() {
         let shown = ApplicationOut::new(stored()).expect("shown");
         let text = serde_json::to_string(&shown).expect("JSON");
         assert_eq!(patched(&text).rate_limit, Some(5));
-        let whole: ApplicationIn = serde_json::from_str(&text).expect("a body");
-        assert_eq!(whole.into_new(None).expect("valid").rate_limit, Some(5));
+        let body: ApplicationBody = serde_json::from_str(&text).expect("a body");
+        assert_eq!(body.into_new(None).expect("valid").rate_limit, Some(5));
     }
 
     #[test]
-    fn what_cannot_be_an_application_is_named() {
+    fn error_names_the_invalid_field() {
         for (json, field) in [
             (r#"{"name":" "}"#, "name"),
             (r#"{"name":"a","uid":"a b"}"#, "uid"),
             (r#"{"name":"a","throttleRate":0}"#, "throttleRate"),
         ] {
-            let given: ApplicationIn = serde_json::from_str(json).expect("a body");
+            let given: ApplicationBody = serde_json::from_str(json).expect("a body");
             let error = given.into_new(None).expect_err(field);
             assert!(format!("{error:?}").contains(field), "{error:?}");
         }

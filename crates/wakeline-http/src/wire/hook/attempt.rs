@@ -1,4 +1,4 @@
-//! Attempts and deliveries on the wire.
+//! Wire types of attempts and deliveries.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,13 +11,13 @@ use wakeline_store::hook::{
 };
 
 use super::endpoint::EndpointOut;
-use super::message::{Content, MessageOut};
+use super::message::{MessageOut, PayloadContent};
 use crate::error::ApiError;
 use crate::render;
 
-/// How something stands: a number, and the word for it.
+/// The status of a delivery or an attempt in the Svix API, which has a number and a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SvixStatus {
     Success = 0,
     Pending = 1,
     Fail = 2,
@@ -25,19 +25,19 @@ pub(crate) enum Standing {
     Canceled = 4,
 }
 
-impl Standing {
+impl SvixStatus {
     /// Reads the number of a filter.
     pub(crate) fn read(text: &str) -> Option<Self> {
         [Self::Success, Self::Pending, Self::Fail, Self::Sending, Self::Canceled]
             .into_iter()
-            .find(|standing| standing.number().to_string() == text)
+            .find(|status| status.number().to_string() == text)
     }
 
     fn number(self) -> u8 {
         self as u8
     }
 
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Pending => "pending",
@@ -47,7 +47,7 @@ impl Standing {
         }
     }
 
-    /// The states of deliveries that count as it.
+    /// The delivery states that have this status.
     pub(crate) fn states(self) -> &'static [DeliveryState] {
         match self {
             Self::Success => &[DeliveryState::Delivered],
@@ -61,7 +61,7 @@ impl Standing {
     }
 }
 
-impl From<DeliveryState> for Standing {
+impl From<DeliveryState> for SvixStatus {
     fn from(state: DeliveryState) -> Self {
         match state {
             DeliveryState::Pending | DeliveryState::Retrying | DeliveryState::Throttled => {
@@ -75,8 +75,8 @@ impl From<DeliveryState> for Standing {
     }
 }
 
-/// The word for a delivery's state.
-pub(crate) fn state_word(state: DeliveryState) -> &'static str {
+/// The name of a delivery state.
+pub(crate) fn state_name(state: DeliveryState) -> &'static str {
     match state {
         DeliveryState::Pending => "pending",
         DeliveryState::InFlight => "in_flight",
@@ -88,65 +88,65 @@ pub(crate) fn state_word(state: DeliveryState) -> &'static str {
     }
 }
 
-/// Reads the word for a delivery's state.
-pub(crate) fn read_state(word: &str) -> Option<DeliveryState> {
+/// Parses the name of a delivery state.
+pub(crate) fn parse_state(name: &str) -> Option<DeliveryState> {
     use DeliveryState::{Cancelled, Delivered, Failed, InFlight, Pending, Retrying, Throttled};
     [Pending, InFlight, Retrying, Throttled, Delivered, Failed, Cancelled]
         .into_iter()
-        .find(|state| state_word(*state) == word)
+        .find(|state| state_name(*state) == name)
 }
 
-/// One attempt to deliver a message to an endpoint.
+/// An attempt to deliver a message to an endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageAttemptOut {
-    /// Its id.
+    /// The id of the attempt.
     id: String,
-    /// The message.
+    /// The id of the message.
     msg_id: String,
-    /// The endpoint.
+    /// The id of the endpoint.
     endpoint_id: String,
-    /// The URL that was called.
+    /// The URL of the request.
     url: String,
-    /// 0 success, 2 fail.
+    /// The status: 0 success, 2 fail.
     status: u8,
-    /// The same in a word.
+    /// The name of the status.
     status_text: &'static str,
-    /// How it ended: succeeded, failed or unknown (a crash swallowed its end).
+    /// `succeeded`, `failed`, or `unknown` if a crash prevented the result from being recorded.
     outcome: &'static str,
-    /// What the endpoint answered; base64 if it is no text. Empty if it was removed.
+    /// The body of the response, in base64 if it is not text. Empty if it was deleted.
     response: String,
-    /// The answer's status; 0 if none came.
+    /// The status code of the response; 0 if there was no response.
     response_status_code: u16,
-    /// How long it took.
+    /// The duration of the request in milliseconds.
     response_duration_ms: u64,
-    /// What went wrong, if no answer came.
+    /// Why there was no response.
     error: Option<String>,
-    /// Which attempt of its delivery it was, from 1.
+    /// The number of the attempt within its delivery, from 1.
     attempt_number: u32,
-    /// 0 by schedule, 1 because somebody asked.
+    /// 0 for an attempt by the schedule, 1 for one that was requested.
     trigger_type: u8,
-    /// When it began.
+    /// When the attempt began.
     timestamp: String,
-    /// The message, if it was asked for.
+    /// The message, if the request included `with_msg`.
     #[serde(skip_serializing_if = "Option::is_none")]
     msg: Option<MessageOut>,
 }
 
 impl MessageAttemptOut {
     pub(crate) fn new(attempt: Attempt, msg: Option<MessageOut>) -> Self {
-        let (standing, outcome) = match attempt.outcome {
-            AttemptOutcome::Succeeded => (Standing::Success, "succeeded"),
-            AttemptOutcome::Failed => (Standing::Fail, "failed"),
-            AttemptOutcome::Unknown => (Standing::Fail, "unknown"),
+        let (status, outcome) = match attempt.outcome {
+            AttemptOutcome::Succeeded => (SvixStatus::Success, "succeeded"),
+            AttemptOutcome::Failed => (SvixStatus::Fail, "failed"),
+            AttemptOutcome::Unknown => (SvixStatus::Fail, "unknown"),
         };
         Self {
             id: attempt.id.to_string(),
             msg_id: attempt.message.to_string(),
             endpoint_id: attempt.endpoint.to_string(),
             url: attempt.url,
-            status: standing.number(),
-            status_text: standing.word(),
+            status: status.number(),
+            status_text: status.name(),
             outcome,
             response: attempt.response.map(|bytes| shown(&bytes)).unwrap_or_default(),
             response_status_code: attempt.status.unwrap_or_default(),
@@ -163,11 +163,11 @@ impl MessageAttemptOut {
     }
 }
 
-/// An answer's body as text.
+/// Renders the body of a response as text.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        // Cut within a character by the limit of what is kept: still a text.
+        // The size limit cut the text within a character.
         Err(error) if error.error_len().is_none() => {
             String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned()
         }
@@ -175,15 +175,15 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// A message, and how it stands with one endpoint.
+/// A message and the state of its delivery to one endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointMessageOut {
     #[serde(flatten)]
     message: MessageOut,
-    /// 0 success, 1 pending, 2 fail, 3 sending, 4 canceled.
+    /// The status of the delivery: 0 success, 1 pending, 2 fail, 3 sending, 4 canceled.
     status: u8,
-    /// The same in a word.
+    /// The name of the status.
     status_text: &'static str,
     /// When the next attempt is due.
     next_attempt: Option<String>,
@@ -193,27 +193,27 @@ impl EndpointMessageOut {
     pub(crate) fn new(
         message: StoredMessage,
         delivery: &Delivery,
-        content: Content,
+        content: PayloadContent,
     ) -> Result<Self, ApiError> {
-        let standing = Standing::from(delivery.state);
+        let status = SvixStatus::from(delivery.state);
         Ok(Self {
             message: MessageOut::new(message, content)?,
-            status: standing.number(),
-            status_text: standing.word(),
+            status: status.number(),
+            status_text: status.name(),
             next_attempt: delivery.next_attempt_at.map(render::time),
         })
     }
 }
 
-/// An endpoint, and how a message stands with it.
+/// An endpoint and the state of the delivery of a message to it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageEndpointOut {
     #[serde(flatten)]
     endpoint: EndpointOut,
-    /// 0 success, 1 pending, 2 fail, 3 sending, 4 canceled.
+    /// The status of the delivery: 0 success, 1 pending, 2 fail, 3 sending, 4 canceled.
     status: u8,
-    /// The same in a word.
+    /// The name of the status.
     status_text: &'static str,
     /// When the next attempt is due.
     next_attempt: Option<String>,
@@ -221,33 +221,33 @@ pub(crate) struct MessageEndpointOut {
 
 impl MessageEndpointOut {
     pub(crate) fn new(endpoint: Endpoint, delivery: &Delivery) -> Result<Self, ApiError> {
-        let standing = Standing::from(delivery.state);
+        let status = SvixStatus::from(delivery.state);
         Ok(Self {
             endpoint: EndpointOut::new(endpoint)?,
-            status: standing.number(),
-            status_text: standing.word(),
+            status: status.number(),
+            status_text: status.name(),
             next_attempt: delivery.next_attempt_at.map(render::time),
         })
     }
 }
 
-/// How a message stands with one endpoint.
+/// The delivery of a message to one endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeliveryStateOut {
-    /// The message.
+    /// The id of the message.
     msg_id: String,
-    /// The endpoint; it may have been deleted since.
+    /// The id of the endpoint, which may have been deleted.
     endpoint_id: String,
-    /// pending, in_flight, retrying, throttled, delivered, failed or cancelled.
+    /// `pending`, `in_flight`, `retrying`, `throttled`, `delivered`, `failed` or `cancelled`.
     state: &'static str,
-    /// Attempts that have ended.
+    /// The number of attempts that have ended.
     attempts: u32,
     /// When the next attempt is due.
     next_attempt: Option<String>,
-    /// When it was made.
+    /// When the delivery was created.
     created_at: String,
-    /// When it last changed.
+    /// When the delivery last changed.
     updated_at: String,
 }
 
@@ -256,7 +256,7 @@ impl From<Delivery> for DeliveryStateOut {
         Self {
             msg_id: delivery.message.to_string(),
             endpoint_id: delivery.endpoint.to_string(),
-            state: state_word(delivery.state),
+            state: state_name(delivery.state),
             attempts: delivery.attempts,
             next_attempt: delivery.next_attempt_at.map(render::time),
             created_at: render::time(delivery.created_at),
@@ -265,18 +265,18 @@ impl From<Delivery> for DeliveryStateOut {
     }
 }
 
-/// How many deliveries of an endpoint stand how.
+/// The numbers of deliveries to an endpoint by state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EndpointStatsOut {
-    /// Have arrived.
+    /// The number of successful deliveries.
     success: u64,
-    /// Wait for an attempt.
+    /// The number of deliveries that wait for an attempt.
     pending: u64,
-    /// Have one under way.
+    /// The number of deliveries with an attempt in progress.
     sending: u64,
-    /// Have failed.
+    /// The number of failed deliveries.
     fail: u64,
-    /// Were cancelled.
+    /// The number of cancelled deliveries.
     canceled: u64,
 }
 
@@ -292,13 +292,13 @@ impl From<EndpointStats> for EndpointStatsOut {
     }
 }
 
-/// How many deliveries of a message were cancelled.
+/// The result of cancelling the deliveries of a message.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CancelOut {
-    /// The message.
+    /// The id of the message.
     msg_id: String,
-    /// So many.
+    /// The number of deliveries that were cancelled.
     cancelled: u64,
 }
 
@@ -313,18 +313,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_a_standing_and_a_word_that_is_read_back() {
+    fn every_state_has_a_status_and_a_name_that_parses_back() {
         use DeliveryState::{Cancelled, Delivered, Failed, InFlight, Pending, Retrying, Throttled};
         for state in [Pending, InFlight, Retrying, Throttled, Delivered, Failed, Cancelled] {
-            assert_eq!(read_state(state_word(state)), Some(state));
-            assert!(Standing::from(state).states().contains(&state), "{state:?}");
+            assert_eq!(parse_state(state_name(state)), Some(state));
+            assert!(SvixStatus::from(state).states().contains(&state), "{state:?}");
         }
-        assert_eq!(Standing::read("3"), Some(Standing::Sending));
-        assert_eq!((Standing::read("5"), Standing::read("x")), (None, None));
+        assert_eq!(SvixStatus::read("3"), Some(SvixStatus::Sending));
+        assert_eq!((SvixStatus::read("5"), SvixStatus::read("x")), (None, None));
     }
 
     #[test]
-    fn answers_are_shown_as_text_where_they_are() {
+    fn responses_that_are_text_are_rendered_as_text() {
         assert_eq!(shown("grün".as_bytes()), "grün");
         assert_eq!(shown(&"grün".as_bytes()[..3]), "gr", "cut within a character");
         assert_eq!(shown(b"\xff\x00"), "/wA=");

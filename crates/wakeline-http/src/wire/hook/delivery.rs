@@ -1,4 +1,5 @@
-//! How an endpoint is delivered to, on the wire: Wakeline's own object `delivery`.
+//! Wire types of the delivery options of an endpoint: the object `delivery`, which Wakeline adds to
+//! the Svix API.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::error::ApiError;
 
 const DAY: f64 = 24.0 * 60.0 * 60.0;
 
-/// Bounds of what can be asked for.
+/// Bounds of the options.
 const IN_FLIGHT_MAX: u32 = 10_000;
 const RATE_MAX: u32 = 1_000_000;
 const BATCH_MAX: u32 = 64;
@@ -23,88 +24,94 @@ const OPEN_SECS: RangeInclusive<f64> = 0.1..=DAY;
 const DISABLE_SECS: RangeInclusive<f64> = 1.0..=365.0 * DAY;
 const RANGES_MAX: usize = 100;
 
-/// What to set of the way in which an endpoint is delivered to; what is absent stays as it is.
+/// Delivery options of an endpoint to set. Absent options keep their values.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DeliveryIn {
-    /// Whether you fetch deliveries instead of getting them sent.
+    /// Whether the receiver fetches deliveries instead of getting requests.
     pull: Option<bool>,
-    /// Strict order, one request at a time; null is none.
+    /// Deliver messages in strict order, one request at a time; null switches this off.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<FifoShape>)]
     fifo: Option<Option<FifoShape>>,
-    /// Most attempts a second; the same as `throttleRate`.
+    /// Maximum number of attempts per second; the same as `throttleRate`.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     rate_per_second: Option<Option<u32>>,
-    /// Most attempts under way at once, over all nodes (100).
+    /// Maximum number of concurrent attempts over all nodes (default 100).
     in_flight_max: Option<u32>,
-    /// When to pause an endpoint that fails; null never does.
+    /// When to pause a failing endpoint; null means never.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<BreakerShape>)]
     breaker: Option<Option<BreakerShape>>,
-    /// Nothing but failures for so long disables the endpoint (432000); null never does.
+    /// Seconds without a success after which a failing endpoint is disabled (default 432000); null
+    /// means never.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<f64>)]
     disable_after_seconds: Option<Option<f64>>,
-    /// Waits between attempts; null is the default schedule, an empty list is one attempt only.
+    /// Seconds between attempts. Null selects the default schedule; with an empty list there is
+    /// only one attempt.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<f64>>)]
     schedule_seconds: Option<Option<Vec<f64>>>,
-    /// Answers after which a delivery has failed for good, as pairs of first and last status.
+    /// Response status codes after which a delivery has failed permanently, as pairs of first and
+    /// last code.
     give_up_on: Option<Vec<(u16, u16)>>,
-    /// Most time for one attempt, from connecting to the end of the answer (15).
+    /// Maximum duration of an attempt in seconds, from connecting to the end of the response
+    /// (default 15).
     timeout_seconds: Option<f64>,
-    /// Names of the signature's headers: `webhook`, `svix` or `both`.
+    /// The names of the signature headers: `webhook`, `svix` or `both`.
     #[schema(value_type = Option<String>)]
     header_style: Option<HeaderStyle>,
 }
 
-/// The way in which an endpoint is delivered to.
+/// The delivery options of an endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeliveryOut {
-    /// Whether you fetch deliveries instead of getting them sent.
+    /// Whether the receiver fetches deliveries instead of getting requests.
     pull: bool,
-    /// Strict order.
+    /// The options of delivery in strict order; null if the order is not strict.
     fifo: Option<FifoShape>,
-    /// Most attempts a second.
+    /// Maximum number of attempts per second.
     rate_per_second: Option<u32>,
-    /// Most attempts under way at once.
+    /// Maximum number of concurrent attempts over all nodes.
     in_flight_max: u32,
-    /// When an endpoint that fails is paused.
+    /// When a failing endpoint is paused; null if never.
     breaker: Option<BreakerShape>,
-    /// Nothing but failures for so long disables the endpoint.
+    /// Seconds without a success after which a failing endpoint is disabled; null if never.
     disable_after_seconds: Option<f64>,
-    /// Waits between attempts.
+    /// Seconds between attempts.
     schedule_seconds: Vec<f64>,
-    /// Answers after which a delivery has failed for good.
+    /// Response status codes after which a delivery has failed permanently, as pairs of first and
+    /// last code.
     give_up_on: Vec<(u16, u16)>,
-    /// Most time for one attempt.
+    /// Maximum duration of an attempt in seconds.
     timeout_seconds: f64,
-    /// Names of the signature's headers.
+    /// The names of the signature headers: `webhook`, `svix` or `both`.
     #[schema(value_type = String)]
     header_style: HeaderStyle,
 }
 
-/// Strict order.
+/// Delivery in strict order.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct FifoShape {
-    /// Most messages in one request; with more than one the body is a list (1).
+    /// Maximum number of messages per request (default 1). If it is greater than 1, the body is a
+    /// list.
     #[serde(default = "one")]
     batch: u32,
 }
 
-/// When an endpoint that fails is paused.
+/// When a failing endpoint is paused.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BreakerShape {
-    /// Failures in a row that pause it (5).
+    /// Number of consecutive failures after which the endpoint is paused (default 5).
     failures: u32,
-    /// For how long (30).
+    /// Length of the pause in seconds (default 30).
     open_for_seconds: f64,
-    /// Attempts that are let through afterwards to see whether it works again (3).
+    /// Number of attempts after the pause that test whether the endpoint works again (default 3).
     probes: u32,
 }
 
@@ -129,8 +136,8 @@ impl From<BreakerOptions> for BreakerShape {
 }
 
 impl DeliveryIn {
-    /// Options as they shall be.
-    pub(crate) fn over(&self, mut now: EndpointOptions) -> Result<EndpointOptions, ApiError> {
+    /// Returns the options with the change applied.
+    pub(crate) fn apply_to(&self, mut now: EndpointOptions) -> Result<EndpointOptions, ApiError> {
         now.pull = self.pull.unwrap_or(now.pull);
         now.header_style = self.header_style.unwrap_or(now.header_style);
         if let Some(rate) = self.rate_per_second {
@@ -164,8 +171,8 @@ impl DeliveryIn {
 }
 
 fn wrong(field: &str, reason: &str) -> ApiError {
-    let place = format!("delivery.{field}");
-    ApiError::invalid_field(&place, format!("{place} {reason}"))
+    let path = format!("delivery.{field}");
+    ApiError::invalid_field(&path, format!("{path} {reason}"))
 }
 
 fn count(field: &str, given: u32, most: u32) -> Result<u32, ApiError> {
@@ -206,8 +213,8 @@ fn statuses(ranges: &[(u16, u16)]) -> Result<Vec<StatusRange>, ApiError> {
         return Err(wrong(field, &format!("must have at most {RANGES_MAX} pairs")));
     }
     let read = |&(first, last): &(u16, u16)| {
-        let whole = 300 <= first && first <= last && last <= 599;
-        whole.then_some(StatusRange(first, last)).ok_or_else(|| {
+        let valid = 300 <= first && first <= last && last <= 599;
+        valid.then_some(StatusRange(first, last)).ok_or_else(|| {
             wrong(
                 field,
                 "must be pairs of first and last status within 300-599, like [[400, \
@@ -239,33 +246,33 @@ impl From<&EndpointOptions> for DeliveryOut {
 mod tests {
     use super::*;
 
-    fn over(json: &str) -> Result<EndpointOptions, ApiError> {
+    fn applied(json: &str) -> Result<EndpointOptions, ApiError> {
         let given: DeliveryIn = serde_json::from_str(json).expect("a body");
-        given.over(EndpointOptions::default())
+        given.apply_to(EndpointOptions::default())
     }
 
     #[test]
-    fn what_is_absent_stays_and_null_switches_off() {
-        assert_eq!(over("{}").expect("valid"), EndpointOptions::default());
+    fn absent_options_keep_their_values_and_null_switches_off() {
+        assert_eq!(applied("{}").expect("valid"), EndpointOptions::default());
         let off = r#"{"breaker":null,"disableAfterSeconds":null,"scheduleSeconds":[]}"#;
-        let off = over(off).expect("valid");
+        let off = applied(off).expect("valid");
         assert_eq!((off.breaker, off.disable_after), (None, None));
         assert!(off.schedule().is_empty());
     }
 
     #[test]
-    fn what_goes_out_can_come_back_in() {
+    fn response_is_accepted_as_a_request() {
         let json = r#"{"pull":true,"fifo":{"batch":7},"ratePerSecond":9,"inFlightMax":3,
             "breaker":{"failures":2,"openForSeconds":1.5,"probes":1},"disableAfterSeconds":60,
             "scheduleSeconds":[0.5,10],"giveUpOn":[[400,404]],"timeoutSeconds":2.5,
             "headerStyle":"both"}"#;
-        let options = over(json).expect("valid");
+        let options = applied(json).expect("valid");
         let shown = serde_json::to_string(&DeliveryOut::from(&options)).expect("JSON");
-        assert_eq!(over(&shown).expect("valid"), options);
+        assert_eq!(applied(&shown).expect("valid"), options);
     }
 
     #[test]
-    fn what_cannot_work_is_named() {
+    fn error_names_the_invalid_option() {
         for (json, field) in [
             (r#"{"inFlightMax":0}"#, "inFlightMax"),
             (r#"{"inFlightMax":10001}"#, "inFlightMax"),
@@ -279,7 +286,7 @@ mod tests {
             (r#"{"giveUpOn":[[404,400]]}"#, "giveUpOn"),
             (r#"{"giveUpOn":[[0,65535]]}"#, "giveUpOn"),
         ] {
-            let error = format!("{:?}", over(json).expect_err(field));
+            let error = format!("{:?}", applied(json).expect_err(field));
             assert!(error.contains(&format!("delivery.{field}")), "{error}");
         }
         assert!(serde_json::from_str::<DeliveryIn>(r#"{"colour":1}"#).is_err());

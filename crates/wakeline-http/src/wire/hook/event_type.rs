@@ -1,4 +1,4 @@
-//! Event types on the wire.
+//! Wire types of event types.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,41 +13,41 @@ use crate::render;
 /// Separates several flags in the one text that is stored.
 const FLAGS_SEPARATOR: char = ',';
 
-/// An event type to make.
+/// An event type to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventTypeIn {
-    /// Its name: `invoice.paid`.
+    /// The name of the event type, for example `invoice.paid`.
     pub(crate) name: String,
     #[serde(flatten)]
     rest: EventTypePatch,
 }
 
-/// What to change of an event type.
+/// Changes to an event type.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventTypePatch {
-    /// What it tells of.
+    /// A description of the event type.
     description: Option<String>,
-    /// JSON schemas by version.
+    /// The JSON schemas of the payload by version.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Object>)]
     schemas: Option<Option<serde_json::Map<String, serde_json::Value>>>,
-    /// Whether messages that do not fit the newest schema are refused. Wakeline's own.
+    /// Whether messages that do not match the newest schema are refused. An addition of Wakeline.
     enforced: Option<bool>,
-    /// Whether it is out of use.
+    /// Whether the event type is archived.
     archived: Option<bool>,
-    /// Whether it is discouraged.
+    /// Whether the event type is deprecated.
     deprecated: Option<bool>,
-    /// Shown only to those with this flag; a note.
+    /// The feature flag that is needed to see the event type. It is stored but has no effect.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     feature_flag: Option<Option<String>>,
-    /// The same for several flags.
+    /// The same as `featureFlag`, for several flags.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<String>>)]
     feature_flags: Option<Option<Vec<String>>>,
-    /// Groups types in lists; a note.
+    /// The group of the event type in lists. It is stored but has no effect.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     group_name: Option<Option<String>>,
@@ -57,28 +57,28 @@ pub(crate) struct EventTypePatch {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventTypeOut {
-    /// Its name.
+    /// The name of the event type.
     name: String,
-    /// What it tells of.
+    /// A description of the event type.
     description: String,
-    /// JSON schemas by version.
+    /// The JSON schemas of the payload by version.
     #[schema(value_type = Option<Object>)]
     schemas: Option<Box<RawValue>>,
-    /// Whether messages that do not fit the newest schema are refused.
+    /// Whether messages that do not match the newest schema are refused.
     enforced: bool,
-    /// Whether it is out of use.
+    /// Whether the event type is archived.
     archived: bool,
-    /// Whether it is discouraged.
+    /// Whether the event type is deprecated.
     deprecated: bool,
-    /// The first of its flags.
+    /// The first feature flag.
     feature_flag: Option<String>,
-    /// Its flags.
+    /// All feature flags.
     feature_flags: Option<Vec<String>>,
-    /// Groups types in lists.
+    /// The group of the event type in lists.
     group_name: Option<String>,
-    /// When it was made.
+    /// When the event type was created.
     created_at: String,
-    /// When it was last changed.
+    /// When the event type was last changed.
     updated_at: String,
 }
 
@@ -90,12 +90,12 @@ impl EventTypeIn {
 }
 
 impl EventTypePatch {
-    /// A type as it is made: what is not said is empty.
+    /// Validates the event type to create. Absent fields are empty.
     pub(crate) fn into_new(self, name: EventTypeName) -> Result<EventType, ApiError> {
         if self.description.is_none() {
             return Err(ApiError::invalid_field("description", "description is required"));
         }
-        self.over(EventType {
+        self.apply_to(EventType {
             name,
             description: String::new(),
             schemas: None,
@@ -109,8 +109,8 @@ impl EventTypePatch {
         })
     }
 
-    /// A type as it shall be.
-    pub(crate) fn over(self, mut now: EventType) -> Result<EventType, ApiError> {
+    /// Returns the event type with the change applied.
+    pub(crate) fn apply_to(self, mut now: EventType) -> Result<EventType, ApiError> {
         if let Some(description) = self.description {
             now.description = text("description", description)?;
         }
@@ -144,7 +144,7 @@ fn stored_flags(flags: Vec<String>) -> Result<Option<String>, ApiError> {
 }
 
 impl EventTypeOut {
-    /// The type as an answer, with its schemas or without.
+    /// Renders an event type, with or without its schemas.
     pub(crate) fn new(event_type: EventType, with_content: bool) -> Result<Self, ApiError> {
         let schemas = event_type.schemas.filter(|_| with_content);
         let schemas =
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn several_flags_come_back_as_they_were() {
+    fn several_flags_are_returned_unchanged() {
         let json = r#"{"name":"a.b","description":"","featureFlags":["x","y-1"],"enforced":true,
                        "schemas":{"1":{"type":"object"}}}"#;
         let made = made(json).expect("valid");
@@ -190,18 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_leaves_what_it_does_not_name() {
+    fn patch_keeps_absent_fields() {
         let now = made(r#"{"name":"a","description":"d","featureFlag":"x"}"#).expect("valid");
         let patch: EventTypePatch = serde_json::from_str(r#"{"archived":true}"#).expect("a patch");
-        let after = patch.over(now.clone()).expect("valid");
+        let after = patch.apply_to(now.clone()).expect("valid");
         assert_eq!(after, EventType { archived: true, ..now });
         let patch: EventTypePatch =
             serde_json::from_str(r#"{"featureFlag":null}"#).expect("a patch");
-        assert_eq!(patch.over(after).expect("valid").feature_flag, None);
+        assert_eq!(patch.apply_to(after).expect("valid").feature_flag, None);
     }
 
     #[test]
-    fn what_cannot_be_an_event_type_is_named() {
+    fn error_names_the_invalid_field() {
         for (json, field) in [
             (r#"{"name":"a b","description":""}"#, "name"),
             (r#"{"name":"a"}"#, "description"),

@@ -1,36 +1,36 @@
-//! Jobs on the wire: background tasks.
+//! Wire types of jobs, which the Svix API calls background tasks, and of pings.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeline_core::EndpointId;
 use wakeline_hook::PingReport;
-use wakeline_store::hook::{DeliveryFilter, DeliveryState, Job, JobKind, JobState};
+use wakeline_store::hook::{DeliveryFilter, DeliveryJob, DeliveryState, JobKind, JobState};
 
-use super::attempt::{Standing, read_state};
+use super::attempt::{SvixStatus, parse_state};
 use super::type_name;
 use crate::error::ApiError;
 use crate::{input, render};
 
-/// From when to when.
+/// A time range of messages.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RangeIn {
-    /// Messages stored at or after this.
+    /// Only messages stored at or after this time.
     since: String,
-    /// Messages stored before this.
+    /// Only messages stored before this time.
     until: Option<String>,
 }
 
-/// Messages of an endpoint to send once more.
+/// Which messages to send to an endpoint again.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BulkReplayIn {
-    /// Messages stored at or after this.
+    /// Only messages stored at or after this time.
     since: String,
-    /// Messages stored before this.
+    /// Only messages stored before this time.
     until: Option<String>,
-    /// Only of these types.
+    /// Only messages of these event types.
     event_types: Option<Vec<String>>,
-    /// Only those that stand so: 0 success, 1 pending, 2 fail, 4 canceled.
+    /// Only deliveries with this status: 0 success, 1 pending, 2 fail, 4 canceled.
     status: Option<u8>,
     /// Not supported.
     #[schema(value_type = Option<String>)]
@@ -43,68 +43,74 @@ pub(crate) struct BulkReplayIn {
     status_code_class: Option<serde::de::IgnoredAny>,
 }
 
-/// A change of many deliveries. Wakeline's own.
+/// A job that changes many deliveries. An addition of Wakeline.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct JobIn {
-    /// What to do: recover, replay_missing, resend or cancel.
-    kind: JobWord,
-    /// Only deliveries to this endpoint, by its id or your own.
+    /// What the job does: `recover`, `replay_missing`, `resend` or `cancel`.
+    kind: JobKindIn,
+    /// Only deliveries to the endpoint with this id or uid.
     pub(crate) endpoint_id: Option<String>,
-    /// Only of messages of these types.
+    /// Only deliveries of messages of these event types.
     event_types: Option<Vec<String>>,
-    /// Only of messages stored at or after this.
+    /// Only deliveries of messages stored at or after this time.
     since: Option<String>,
-    /// Only of messages stored before this.
+    /// Only deliveries of messages stored before this time.
     until: Option<String>,
-    /// Only in these states; all that the job can change if absent.
+    /// Only deliveries in these states. If absent, all states that the job can change.
     states: Option<Vec<String>>,
 }
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum JobWord {
+#[schema(as = JobWord)]
+enum JobKindIn {
+    /// Retry failed deliveries with their full schedule.
     Recover,
+    /// Deliver messages that an endpoint never received.
     ReplayMissing,
+    /// Make one more attempt.
     Resend,
+    /// Cancel pending deliveries.
     Cancel,
 }
 
-/// A job that was begun.
+/// A job.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TaskOut {
-    /// Its id.
+    /// The id of the job.
     id: String,
-    /// running or finished.
+    /// `running` or `finished`.
     status: &'static str,
-    /// What it does: endpoint.recover, endpoint.replay, endpoint.bulk-replay or endpoint.cancel.
+    /// What the job does: `endpoint.recover`, `endpoint.replay`, `endpoint.bulk-replay` or
+    /// `endpoint.cancel`.
     task: &'static str,
-    /// When it last went on.
+    /// When the job last made progress.
     updated_at: String,
-    /// How far it is.
+    /// The progress of the job.
     data: TaskData,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TaskData {
-    /// Whose.
+    /// The id of the application.
     app_id: String,
-    /// The endpoint that it is about, if it is one.
+    /// The id of the endpoint, if the job is limited to one.
     endpoint_id: Option<String>,
-    /// Messages or deliveries looked at so far.
+    /// The number of messages or deliveries examined so far.
     seen: u64,
-    /// Deliveries changed or made so far.
+    /// The number of deliveries changed or created so far.
     changed: u64,
-    /// When it was begun.
+    /// When the job was started.
     created_at: String,
 }
 
 impl RangeIn {
-    /// The deliveries to an endpoint of messages of that time.
+    /// Converts the range to a filter of the deliveries to an endpoint.
     pub(crate) fn filter(&self, endpoint: EndpointId) -> Result<DeliveryFilter, ApiError> {
         let filter = times(Some(&self.since), self.until.as_ref())?;
         Ok(DeliveryFilter { endpoint: Some(endpoint), ..filter })
@@ -112,7 +118,7 @@ impl RangeIn {
 }
 
 impl BulkReplayIn {
-    /// The deliveries that are meant.
+    /// Validates the body and converts it to a filter of the deliveries to an endpoint.
     pub(crate) fn filter(self, endpoint: EndpointId) -> Result<DeliveryFilter, ApiError> {
         for (field, given) in [
             ("channel", self.channel.is_some()),
@@ -127,10 +133,10 @@ impl BulkReplayIn {
         let states = match self.status {
             None => Vec::new(),
             Some(number) => {
-                let standing = Standing::read(&number.to_string());
+                let status = SvixStatus::read(&number.to_string());
                 let message = format!("status must be from 0 to 4, not {number}");
                 let wrong = || ApiError::invalid_field("status", message);
-                standing.ok_or_else(wrong)?.states().to_vec()
+                status.ok_or_else(wrong)?.states().to_vec()
             }
         };
         let filter = times(Some(&self.since), self.until.as_ref())?;
@@ -140,24 +146,24 @@ impl BulkReplayIn {
 }
 
 impl JobIn {
-    /// What to do.
+    /// The kind of the job.
     pub(crate) fn kind(&self) -> JobKind {
         match self.kind {
-            JobWord::Recover => JobKind::Recover,
-            JobWord::ReplayMissing => JobKind::ReplayMissing,
-            JobWord::Resend => JobKind::Resend,
-            JobWord::Cancel => JobKind::Cancel,
+            JobKindIn::Recover => JobKind::Recover,
+            JobKindIn::ReplayMissing => JobKind::ReplayMissing,
+            JobKindIn::Resend => JobKind::Resend,
+            JobKindIn::Cancel => JobKind::Cancel,
         }
     }
 
-    /// To which deliveries.
+    /// Validates the body and converts it to a filter of deliveries.
     pub(crate) fn filter(self, endpoint: Option<EndpointId>) -> Result<DeliveryFilter, ApiError> {
         let filter = times(self.since.as_ref(), self.until.as_ref())?;
-        let read = |word: String| -> Result<DeliveryState, ApiError> {
-            read_state(&word).ok_or_else(|| {
+        let read = |name: String| -> Result<DeliveryState, ApiError> {
+            parse_state(&name).ok_or_else(|| {
                 let message = format!(
                     "states must be pending, in_flight, retrying, throttled, delivered, failed or \
-                     cancelled, not {word:?}"
+                     cancelled, not {name:?}"
                 );
                 ApiError::invalid_field("states", message)
             })
@@ -169,8 +175,9 @@ impl JobIn {
 }
 
 fn times(since: Option<&String>, until: Option<&String>) -> Result<DeliveryFilter, ApiError> {
-    let read =
-        |field, text: Option<&String>| text.map(|text| input::moment(field, text)).transpose();
+    let read = |field, text: Option<&String>| {
+        text.map(|text| input::lenient_timestamp(field, text)).transpose()
+    };
     let (since, until) = (read("since", since)?, read("until", until)?);
     if let (Some(since), Some(until)) = (since, until)
         && until <= since
@@ -184,8 +191,8 @@ fn names(given: Option<Vec<String>>) -> Result<Vec<wakeline_core::EventTypeName>
     given.unwrap_or_default().iter().map(|text| type_name("eventTypes", text)).collect()
 }
 
-impl From<Job> for TaskOut {
-    fn from(job: Job) -> Self {
+impl From<DeliveryJob> for TaskOut {
+    fn from(job: DeliveryJob) -> Self {
         Self {
             id: job.spec.id.to_string(),
             status: match job.state {
@@ -210,17 +217,17 @@ impl From<Job> for TaskOut {
     }
 }
 
-/// What a call to see whether an endpoint works came to.
+/// The result of a ping.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PingOut {
-    /// Whether it answered with a status from 200 to 299.
+    /// Whether the status code of the response was from 200 to 299.
     success: bool,
-    /// The answer's status; null if none came.
+    /// The status code of the response; null if there was no response.
     response_status_code: Option<u16>,
-    /// What went wrong, if no answer came.
+    /// Why there was no response.
     error: Option<String>,
-    /// How long it took.
+    /// The duration of the request in milliseconds.
     response_duration_ms: u64,
 }
 
@@ -240,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_say_what_they_cannot_do() {
+    fn error_names_the_unsupported_or_invalid_field() {
         let endpoint = EndpointId::generate();
         for (more, field) in [
             (r#""channel":"x""#, "channel"),
@@ -258,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_words_and_standings_are_several_states() {
+    fn states_are_names_and_a_status_can_be_several_states() {
         let json = r#"{"kind":"cancel","states":["pending","retrying"],"eventTypes":["a"]}"#;
         let given: JobIn = serde_json::from_str(json).expect("a body");
         assert_eq!(given.kind(), JobKind::Cancel);

@@ -1,13 +1,13 @@
-//! Lists, a page at a time, with iterators that lead on and back.
+//! Lists that are read in pages, with iterators that lead forwards and backwards.
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_store::hook::{Page, PageOrder, PageRequest};
+use wakeline_store::hook::{HookPage, PageOrder, PageRequest};
 
 use crate::error::ApiError;
-use crate::input::Params;
+use crate::input::QueryParams;
 
-/// Items of a page if it does not say, and most that it may ask for.
+/// The default and the maximum number of items in a page.
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 250;
 
@@ -17,25 +17,25 @@ const LIMIT_MAX: u64 = 250;
 pub(crate) struct List<T> {
     /// The items.
     pub(crate) data: Vec<T>,
-    /// Whether this was the last page in the direction that was asked for.
+    /// Whether this was the last page in the requested direction.
     pub(crate) done: bool,
-    /// What to send as `iterator` to go on.
+    /// The `iterator` of the next page.
     pub(crate) iterator: Option<String>,
-    /// What to send as `iterator` to go back.
+    /// The `iterator` of the previous page.
     pub(crate) prev_iterator: Option<String>,
 }
 
-/// Which page a request asks for: an iterator is the text of a key, with a `-` before it to go
-/// towards the list's start.
+/// The page that a request selects. An iterator is the text of a key; a leading `-` selects the
+/// page before the key.
 pub(crate) struct Paging<K> {
     pub(crate) request: PageRequest<K>,
     given: Option<String>,
 }
 
 impl<K> Paging<K> {
-    /// Reads `limit`, `iterator` and `order`.
+    /// Parses `limit`, `iterator` and `order`.
     pub(crate) fn read(
-        params: &Params,
+        params: &QueryParams,
         order: PageOrder,
         parse: impl FnOnce(&str) -> Option<K>,
     ) -> Result<Self, ApiError> {
@@ -66,9 +66,9 @@ impl<K> Paging<K> {
 }
 
 impl<T> List<T> {
-    /// A page as its answer. `key` gives the text by which a list goes on behind an item.
+    /// Renders a page. `key` returns the text with which the list continues after an item.
     pub(crate) fn new<S>(
-        page: Page<S>,
+        page: HookPage<S>,
         given: Option<&str>,
         key: impl Fn(&S) -> String,
         show: impl FnMut(S) -> Result<T, ApiError>,
@@ -78,7 +78,7 @@ impl<T> List<T> {
         let stay = || given.filter(|text| !text.starts_with('-')).map(str::to_owned);
         Ok(Self {
             iterator: last.or_else(stay),
-            // Also of the first page: what is listed newest first grows there.
+            // The first page has one too, because a list that is newest first grows there.
             prev_iterator: first.map(|key| format!("-{key}")),
             done: page.done,
             data: page.items.into_iter().map(show).collect::<Result<_, _>>()?,
@@ -87,7 +87,7 @@ impl<T> List<T> {
 }
 
 impl<K> Paging<K> {
-    /// The page's request, and the iterator that it came with.
+    /// Returns the request to the store, and the iterator of the request to the server.
     pub(crate) fn split(self) -> (PageRequest<K>, Option<String>) {
         (self.request, self.given)
     }
@@ -98,14 +98,14 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Paging<u32>, ApiError> {
-        Paging::read(&Params::of(pairs), PageOrder::Ascending, |text| text.parse().ok())
+        Paging::read(&QueryParams::of(pairs), PageOrder::Ascending, |text| text.parse().ok())
     }
 
     #[test]
-    fn iterators_lead_on_and_back() {
+    fn iterators_lead_forwards_and_backwards() {
         let (request, given) = read(&[("iterator", "7"), ("limit", "2")]).expect("valid").split();
         assert_eq!((request.after, request.backwards, request.limit), (Some(7), false, 2));
-        let page = Page { items: vec![8_u32, 9], done: false };
+        let page = HookPage { items: vec![8_u32, 9], done: false };
         let list = List::new(page, given.as_deref(), u32::to_string, Ok).expect("shown");
         assert_eq!(list.iterator.as_deref(), Some("9"));
         assert_eq!(list.prev_iterator.as_deref(), Some("-8"));
@@ -115,18 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn a_page_behind_the_end_keeps_its_place_and_the_first_leads_back_too() {
-        let nothing = || Page { items: Vec::<u32>::new(), done: true };
+    fn empty_page_keeps_its_iterator_and_first_page_leads_backwards_too() {
+        let nothing = || HookPage { items: Vec::<u32>::new(), done: true };
         let list = List::new(nothing(), Some("9"), u32::to_string, Ok).expect("shown");
         assert_eq!(list.iterator.as_deref(), Some("9"));
-        let first = Page { items: vec![1_u32], done: true };
+        let first = HookPage { items: vec![1_u32], done: true };
         let list = List::new(first, None, u32::to_string, Ok).expect("shown");
         let iterators = (list.iterator.as_deref(), list.prev_iterator.as_deref());
         assert_eq!(iterators, (Some("1"), Some("-1")));
     }
 
     #[test]
-    fn limits_and_iterators_that_cannot_be_are_refused() {
+    fn invalid_limits_and_iterators_are_refused() {
         for wrong in [("limit", "0"), ("limit", "251"), ("iterator", "x"), ("order", "up")] {
             assert!(read(&[wrong]).is_err(), "{wrong:?}");
         }

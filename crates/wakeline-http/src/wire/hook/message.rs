@@ -1,4 +1,4 @@
-//! Messages on the wire.
+//! Wire types of webhook messages.
 
 use std::time::Duration;
 
@@ -10,41 +10,43 @@ use wakeline_core::{EventId, MESSAGE_RETENTION_DEFAULT};
 use wakeline_hook::Example;
 use wakeline_store::hook::StoredMessage;
 
-use super::application::ApplicationIn;
+use super::application::ApplicationBody;
 use super::{Metadata, type_name};
 use crate::error::ApiError;
 use crate::render;
 
-/// Most channels of a message.
+/// The maximum number of channels of a message.
 pub(crate) const CHANNELS_MAX: usize = 5;
 
-/// Bounds of how long a payload can be kept.
+/// Bounds of the retention of a payload.
 const RETENTION_DAYS: std::ops::RangeInclusive<u64> = 5..=90;
 const RETENTION_HOURS: std::ops::RangeInclusive<u64> = 6..=2160;
 
-/// A message to send to every endpoint that wants it.
+/// A message to send to every endpoint whose filters match it.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageIn<'a> {
-    /// What it tells of: `invoice.paid`.
+    /// The event type, for example `invoice.paid`.
     pub(crate) event_type: String,
-    /// Your own id of it, unique within the application: a second message with it is refused.
+    /// Your own id of the message, unique within the application. A second message with the same id
+    /// is refused.
     event_id: Option<String>,
-    /// What is sent, byte by byte: a JSON object.
+    /// The payload: a JSON object, which is sent byte for byte.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     payload: &'a RawValue,
-    /// Its channels: at most 5.
+    /// The channels of the message, at most 5.
     pub(crate) channels: Option<Vec<String>>,
-    /// Makes the application if it is not there yet.
-    pub(crate) application: Option<ApplicationIn>,
-    /// How long the payload is kept, in days: 5 to 90 (90).
+    /// The application to create if it does not exist yet.
+    pub(crate) application: Option<ApplicationBody>,
+    /// How long the payload is kept, from 5 to 90 days (default 90).
     payload_retention_period: Option<u64>,
-    /// The same in hours: 6 to 2160. Goes before the days.
+    /// How long the payload is kept, from 6 to 2160 hours. Takes precedence over
+    /// `payloadRetentionPeriod`.
     payload_retention_hours: Option<u64>,
-    /// `rawPayload`: a text that is sent as it stands, instead of `payload`.
+    /// Contains `rawPayload`, a text that is sent unchanged instead of `payload`.
     transformations_params: Option<RawParams>,
-    /// Not supported: messages are sent at once.
+    /// Not supported: messages are sent immediately.
     #[schema(value_type = Option<String>)]
     deliver_at: Option<serde::de::IgnoredAny>,
     /// Not supported: use channels.
@@ -52,40 +54,40 @@ pub(crate) struct MessageIn<'a> {
     tags: Option<Vec<serde::de::IgnoredAny>>,
 }
 
-/// A text to send as it stands.
+/// A text to send unchanged.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RawParams {
     /// A JSON object as text.
     raw_payload: Option<String>,
-    /// Not supported: what is sent is JSON, and headers are the endpoint's.
+    /// Not supported: messages are JSON, and additional headers belong to the endpoint.
     #[serde(default)]
     headers: Metadata,
 }
 
-/// A message.
+/// A webhook message.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageOut {
-    /// Its id, and the `webhook-id` of every attempt.
+    /// The id of the message, which is the `webhook-id` of every attempt.
     id: String,
-    /// What it tells of.
+    /// The name of the event type.
     event_type: String,
-    /// Your own id of it.
+    /// Your own id of the message.
     event_id: Option<String>,
-    /// Its channels.
+    /// The channels of the message.
     channels: Option<Vec<String>>,
-    /// What is sent; empty if it was not asked for, `{"expired":true}` once it is gone.
+    /// The payload: empty if it was not requested, `{"expired":true}` if it was deleted.
     #[schema(value_type = Object)]
     payload: Box<RawValue>,
-    /// When it was stored.
+    /// When the message was stored.
     timestamp: String,
     /// Always null.
     tags: Option<Vec<String>>,
 }
 
 impl MessageIn<'_> {
-    /// The bytes to send. They stay where they are in the request's body where that is possible.
+    /// Returns the bytes to send. They refer to the request body where possible.
     pub(crate) fn payload(&self, body: &Bytes) -> Result<Bytes, ApiError> {
         let raw = self.transformations_params.as_ref().and_then(|raw| raw.raw_payload.as_ref());
         let Some(raw) = raw else {
@@ -102,7 +104,7 @@ impl MessageIn<'_> {
         }
     }
 
-    /// Its own id.
+    /// Parses the user's own id of the message.
     pub(crate) fn event_id(&self) -> Result<Option<EventId>, ApiError> {
         let read = |text: &String| {
             EventId::parse(text)
@@ -111,7 +113,7 @@ impl MessageIn<'_> {
         self.event_id.as_ref().map(read).transpose()
     }
 
-    /// How long the payload is kept.
+    /// Validates how long the payload is kept.
     pub(crate) fn retention(&self) -> Result<Duration, ApiError> {
         const HOUR: u64 = 60 * 60;
         let bounded = |field: &str, n: u64, bounds: std::ops::RangeInclusive<u64>| {
@@ -132,10 +134,10 @@ impl MessageIn<'_> {
         })
     }
 
-    /// Refuses what would quietly not be done.
+    /// Refuses fields that the server would otherwise silently ignore.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.deliver_at.is_some() {
-            let message = "deliverAt is not supported: messages are sent at once";
+            let message = "deliverAt is not supported: messages are sent immediately";
             return Err(ApiError::invalid_field("deliverAt", message));
         }
         if self.tags.as_ref().is_some_and(|tags| !tags.is_empty()) {
@@ -155,29 +157,31 @@ impl MessageIn<'_> {
     }
 }
 
-/// What stands for a payload in an answer.
+/// Whether a response includes payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// It was asked for; none means that it is gone.
-    Asked,
-    /// It was not.
-    Left,
+pub(crate) enum PayloadContent {
+    /// Payloads are included. A missing payload was deleted.
+    Included,
+    /// Payloads are left out.
+    Omitted,
 }
 
-impl Content {
-    /// Reads `with_content`, which is true unless said otherwise.
+impl PayloadContent {
+    /// Converts the parameter `with_content`.
     pub(crate) fn of(with_content: bool) -> Self {
-        if with_content { Self::Asked } else { Self::Left }
+        if with_content { Self::Included } else { Self::Omitted }
     }
 }
 
 impl MessageOut {
-    pub(crate) fn new(message: StoredMessage, content: Content) -> Result<Self, ApiError> {
+    pub(crate) fn new(message: StoredMessage, content: PayloadContent) -> Result<Self, ApiError> {
         let fixed = |text: &str| RawValue::from_string(text.to_owned()).expect("this text is JSON");
         let payload = match (content, &message.payload) {
-            (Content::Left, _) => fixed("{}"),
-            (Content::Asked, None) => fixed(r#"{"expired":true}"#),
-            (Content::Asked, Some(bytes)) => render::payload(bytes, &message.id)?.to_owned(),
+            (PayloadContent::Omitted, _) => fixed("{}"),
+            (PayloadContent::Included, None) => fixed(r#"{"expired":true}"#),
+            (PayloadContent::Included, Some(bytes)) => {
+                render::payload(bytes, &message.id)?.to_owned()
+            }
         };
         let channels: Vec<String> = message.channels.into_iter().map(Into::into).collect();
         Ok(Self {
@@ -192,34 +196,34 @@ impl MessageOut {
     }
 }
 
-/// A message that might be sent.
+/// A message to check.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PrecheckIn {
-    /// What it would tell of.
+    /// The event type of the message.
     pub(crate) event_type: String,
-    /// Its channels.
+    /// The channels of the message.
     pub(crate) channels: Option<Vec<String>>,
 }
 
-/// Whether anybody would get a message.
+/// The result of checking a message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PrecheckOut {
-    /// True if an endpoint would.
+    /// Whether at least one endpoint would receive the message.
     pub(crate) active: bool,
 }
 
-/// An example to send to one endpoint.
+/// An example message to send to one endpoint.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExampleIn<'a> {
-    /// What it tells of.
+    /// The name of the event type.
     event_type: String,
-    /// What to send: a JSON object; an example of the type's newest schema if absent.
+    /// The payload, a JSON object. If absent, an example of the newest schema of the event type.
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     payload: Option<&'a RawValue>,
-    /// Which of the schema's examples, from 0 (0).
+    /// The index of the schema's example, from 0 (default 0).
     example_index: Option<usize>,
 }
 
@@ -231,7 +235,7 @@ impl ExampleIn<'_> {
     }
 }
 
-/// The bytes of an object within a request's body.
+/// Returns a JSON object as a part of the request body.
 pub(crate) fn object(payload: &RawValue, body: &Bytes) -> Result<Bytes, ApiError> {
     let text = payload.get();
     if !text.starts_with('{') {
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_stay_as_they_were_written() {
+    fn payload_bytes_are_unchanged() {
         let json = r#"{"eventType":"a","payload":{ "n": 1e400,  "big":12345678901234567890123}}"#;
         let body = Bytes::from_static(json.as_bytes());
         let message: MessageIn<'_> = serde_json::from_slice(&body).expect("a body");
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_payloads_are_taken_as_text() {
+    fn raw_payload_is_parsed_from_its_text() {
         let json = r#"{"eventType":"a","payload":{},
             "transformationsParams":{"rawPayload":"{ \"x\":1 }"}}"#;
         let (body, message) = parsed(json);
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_refused_by_name() {
+    fn error_names_the_unsupported_field() {
         for (more, field) in [
             (r#""deliverAt":"2030-01-01T00:00:00Z""#, "deliverAt"),
             (r#""tags":["x"]"#, "tags"),
@@ -286,7 +290,7 @@ mod tests {
             assert!(format!("{error:?}").contains(field), "{error:?}");
         }
         let (_, message) = parsed(r#"{"eventType":"a","payload":{},"tags":[],"deliverAt":null}"#);
-        message.check().expect("nothing is asked for");
+        message.check().expect("empty fields request nothing");
         assert_eq!(message.retention().expect("valid"), MESSAGE_RETENTION_DEFAULT);
     }
 }

@@ -1,11 +1,12 @@
-//! Webhooks on the wire: Svix's shapes, so that its published clients work here, with what
-//! Wakeline adds to them.
+//! Wire types of webhooks: those of the Svix API, so that its published clients work, with the
+//! additions of Wakeline.
 //!
 //! # Invariants
-//! * Fields that clients send and this server has no use for are ignored; those that ask for
-//!   something which it does not do are refused by name.
-//! * Both generations of clients are understood: `eventTypes` and `filterTypes`, `throttleRate` and
-//!   `rateLimit`. Clients that send back what they got name both: then the first counts.
+//! * Fields that clients send but that have no effect here are ignored. Fields that request an
+//!   unsupported feature are refused with an error that names them.
+//! * The field names of older and newer clients are accepted: `eventTypes` and `filterTypes`,
+//!   `throttleRate` and `rateLimit`. If a request has both, because a client sends back a response,
+//!   the first of each pair takes precedence.
 
 pub(crate) mod application;
 pub(crate) mod attempt;
@@ -15,8 +16,8 @@ pub(crate) mod event_type;
 pub(crate) mod job;
 pub(crate) mod list;
 pub(crate) mod message;
-pub(crate) mod plain;
 pub(crate) mod pull;
+pub(crate) mod simple;
 
 use std::collections::BTreeMap;
 
@@ -28,44 +29,47 @@ use wakeline_store::StoreError;
 
 use crate::error::ApiError;
 
-/// What went wrong, as these routes say it.
+/// The body of an error response of the webhook routes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HookProblem {
-    /// A stable code; see the reference of errors.
+    /// A stable error code; the error reference lists all codes.
     pub(crate) code: &'static str,
-    /// In words.
+    /// A description of the error for people.
     pub(crate) detail: String,
 }
 
-/// What is wrong with a request.
+/// The body of the error response for an invalid request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HookInvalid {
-    /// One entry per mistake.
-    pub(crate) detail: Vec<Mistake>,
+    /// The errors in the request.
+    pub(crate) detail: Vec<HookInvalidEntry>,
 }
 
-/// One thing that is wrong with a request.
+/// An error in a request.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Mistake {
-    /// Where: `body`, `query`, `path` or `header`, and the way to the field.
+#[schema(as = Mistake)]
+pub(crate) struct HookInvalidEntry {
+    /// The location of the error: `body`, `query`, `path` or `header`, followed by the path to the
+    /// field.
     pub(crate) loc: Vec<String>,
-    /// In words.
+    /// A description of the error for people.
     pub(crate) msg: String,
     /// Always `value_error`.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
 }
 
-/// Most bytes of a user's own names and values on an application or endpoint.
+/// The maximum size of the metadata of an application or endpoint.
 const METADATA_BYTES_MAX: usize = 4096;
 
-/// Longest description or name, in bytes.
+/// The maximum length of a description or name in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A user's own names and values.
+/// Names and values that users store with an object.
 pub(crate) type Metadata = BTreeMap<String, String>;
 
-/// Reads a field that can be absent, null or a value; only the first leaves things as they are.
+/// Deserializes a field that can be absent, null or a value. The outer option is `None` only for an
+/// absent field, which keeps the current value.
 pub(crate) fn given<'de, T, D>(from: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: Deserialize<'de>,
@@ -83,20 +87,20 @@ pub(crate) fn metadata(given: Metadata) -> Result<Map<String, Value>, ApiError> 
     Ok(given.into_iter().map(|(name, value)| (name, Value::String(value))).collect())
 }
 
-/// Names and values as they are stored.
+/// Parses stored metadata.
 pub(crate) fn stored_metadata(
     bytes: &[u8],
     id: &dyn std::fmt::Display,
 ) -> Result<Map<String, Value>, ApiError> {
-    let damaged = |error: serde_json::Error| StoreError::Corrupt {
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt {
         what: "metadata of",
         id: id.to_string(),
         source: error.into(),
     };
-    Ok(serde_json::from_slice(bytes).map_err(damaged)?)
+    Ok(serde_json::from_slice(bytes).map_err(corrupt)?)
 }
 
-/// A name or a description for people.
+/// Validates a name or a description.
 pub(crate) fn text(field: &str, text: String) -> Result<String, ApiError> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("{field} must have at most {TEXT_BYTES_MAX} bytes");
@@ -130,7 +134,7 @@ pub(crate) fn type_name(field: &str, text: &str) -> Result<EventTypeName, ApiErr
     EventTypeName::new(text).map_err(|error| ApiError::invalid_field(field, error.to_string()))
 }
 
-/// A limit in things a second.
+/// Validates a limit per second.
 pub(crate) fn rate(given: Option<u32>) -> Result<Option<u32>, ApiError> {
     match given {
         Some(0) => {

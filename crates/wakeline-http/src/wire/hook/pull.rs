@@ -1,4 +1,4 @@
-//! Pulled deliveries on the wire.
+//! Wire types of pulled deliveries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,51 +6,51 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use wakeline_hook::{PulledSettle, PulledSigner, PulledToken};
+use wakeline_hook::{PulledSigner, PulledToken, PulledVerdict};
 use wakeline_store::hook::{DeliveryItem, SettledState};
 
 use crate::error::ApiError;
 use crate::render;
 
-/// Longest wait before a refused message comes again.
+/// The maximum delay before a message that was not processed is delivered again.
 const DELAY_SECS_MAX: u64 = 30 * 24 * 60 * 60;
 
-/// Longest reason that is kept of a refused message.
+/// The maximum length of a stored error.
 const ERROR_BYTES_MAX: usize = 4096;
 
-/// What a pull got.
+/// The messages that a pull claimed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PulledOut {
-    /// Messages, in order.
+    /// The messages in order.
     pub(crate) messages: Vec<PulledMessage>,
 }
 
-/// A message that was pulled, and has to be settled.
+/// A pulled message, which must be settled.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PulledMessage {
-    /// Names it when it is settled.
+    /// The token that is needed to settle the message.
     token: String,
-    /// Its id: the same over all attempts.
+    /// The id of the message, which is the same for all attempts.
     id: String,
-    /// The attempt that this is.
+    /// The id of this attempt.
     attempt_id: String,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     attempt: u32,
-    /// What it tells of.
+    /// The name of the event type.
     event_type: String,
-    /// Your own id of it.
+    /// Your own id of the message.
     event_id: Option<String>,
-    /// Its channels.
+    /// The channels of the message.
     channels: Option<Vec<String>>,
-    /// When it was stored.
+    /// When the message was stored.
     timestamp: String,
-    /// For how long it is yours.
+    /// The length of the lease in milliseconds.
     lease_ms: u64,
-    /// With `signed=true`: the headers of a webhook with this payload, byte for byte.
+    /// With `signed=true`, the headers of a webhook request with exactly this payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<BTreeMap<String, String>>,
-    /// What it carries.
+    /// The payload.
     #[schema(value_type = Object)]
     payload: Box<RawValue>,
 }
@@ -61,7 +61,7 @@ impl PulledMessage {
         item: &DeliveryItem,
         signer: Option<&PulledSigner>,
     ) -> Result<Self, ApiError> {
-        let payload = item.payload.as_ref().expect("a pop gives out nothing without a payload");
+        let payload = item.payload.as_ref().expect("claimed messages have payloads");
         let payload = render::payload(payload, &item.message)?.to_owned();
         let channels: Vec<String> = item.channels.iter().map(ToString::to_string).collect();
         Ok(Self {
@@ -84,57 +84,57 @@ fn headers(signer: &PulledSigner, item: &DeliveryItem, body: &str) -> BTreeMap<S
     signer.headers(item, body.as_bytes()).into_iter().collect()
 }
 
-/// Messages that were dealt with.
+/// Messages that were processed.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PullAckIn {
-    /// Their tokens.
+    /// The tokens of the messages.
     tokens: Vec<String>,
 }
 
-/// Messages that were not dealt with.
+/// Messages that were not processed.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PullNackIn {
-    /// Them.
+    /// The messages.
     items: Vec<PullNackItem>,
 }
 
-/// A message that was not dealt with: it comes again by the endpoint's schedule.
+/// A message that was not processed. It is delivered again by the endpoint's retry schedule.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PullNackItem {
-    /// Its token.
+    /// The token of the message.
     token: String,
-    /// Why, for the log of attempts.
+    /// Why the message was not processed, for the log of attempts.
     error: Option<String>,
-    /// Not before so many seconds.
+    /// The minimum number of seconds before the message is delivered again.
     delay_seconds: Option<u64>,
 }
 
-/// Messages to hold on to.
+/// Messages whose leases to extend.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PullExtendIn {
-    /// Their tokens.
+    /// The tokens of the messages.
     tokens: Vec<String>,
-    /// For how much longer, from now.
+    /// The new length of the leases in seconds, from now.
     pub(crate) seconds: u64,
 }
 
-/// What became of messages, in the order of the request.
+/// The results of settling or extending pulled messages.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PullSettledOut {
-    /// One per token.
+    /// One result per token, in the order of the request.
     results: Vec<PullSettled>,
 }
 
-/// What became of one message.
+/// The result of settling or extending one message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PullSettled {
-    /// False if the token was stale: somebody else may have the message.
+    /// False if the token was stale; another client may have claimed the message.
     success: bool,
-    /// delivered, retrying, failed, cancelled, extended or stale.
+    /// `delivered`, `retrying`, `failed`, `cancelled`, `extended` or `stale`.
     state: &'static str,
 }
 
@@ -145,13 +145,13 @@ fn token(text: &str) -> Result<PulledToken, ApiError> {
 }
 
 impl PullAckIn {
-    pub(crate) fn settles(&self) -> Result<Vec<(PulledToken, PulledSettle)>, ApiError> {
-        self.tokens.iter().map(|text| Ok((token(text)?, PulledSettle::Ack))).collect()
+    pub(crate) fn settles(&self) -> Result<Vec<(PulledToken, PulledVerdict)>, ApiError> {
+        self.tokens.iter().map(|text| Ok((token(text)?, PulledVerdict::Ack))).collect()
     }
 }
 
 impl PullNackIn {
-    pub(crate) fn settles(self) -> Result<Vec<(PulledToken, PulledSettle)>, ApiError> {
+    pub(crate) fn settles(self) -> Result<Vec<(PulledToken, PulledVerdict)>, ApiError> {
         let read = |item: PullNackItem| {
             let field = "delaySeconds";
             if item.delay_seconds.is_some_and(|secs| secs > DELAY_SECS_MAX) {
@@ -160,13 +160,14 @@ impl PullNackIn {
             }
             let delay = item.delay_seconds.map(Duration::from_secs);
             let error = item.error.map(shortened);
-            Ok((token(&item.token)?, PulledSettle::Nack { delay, error }))
+            Ok((token(&item.token)?, PulledVerdict::Nack { delay, error }))
         };
         self.items.into_iter().map(read).collect()
     }
 }
 
-/// A reason as it is kept: of bounded length, without what a database cannot hold in a text.
+/// Shortens an error to the maximum length and replaces NUL characters, which databases cannot
+/// store in text.
 fn shortened(error: String) -> String {
     let end = error.floor_char_boundary(ERROR_BYTES_MAX);
     error[..end].replace('\0', "\u{fffd}")
@@ -180,7 +181,7 @@ impl PullExtendIn {
 
 impl PullSettledOut {
     pub(crate) fn of_states(states: Vec<SettledState>) -> Self {
-        let word = |state| match state {
+        let name = |state| match state {
             SettledState::Delivered => "delivered",
             SettledState::Retrying => "retrying",
             SettledState::Failed => "failed",
@@ -188,7 +189,7 @@ impl PullSettledOut {
             SettledState::Stale => "stale",
         };
         let shown =
-            |state| PullSettled { success: state != SettledState::Stale, state: word(state) };
+            |state| PullSettled { success: state != SettledState::Stale, state: name(state) };
         Self { results: states.into_iter().map(shown).collect() }
     }
 
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_and_delays_that_cannot_be_are_refused() {
+    fn invalid_tokens_and_delays_are_refused() {
         let ack: PullAckIn = serde_json::from_str(r#"{"tokens":["x"]}"#).expect("a body");
         assert!(ack.settles().is_err());
         let json = r#"{"items":[{"token":"d1-1.1.1.1","delaySeconds":99999999}]}"#;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_cut_between_characters_and_hold_no_nul() {
+    fn errors_are_cut_between_characters_and_contain_no_nul() {
         let long = "ü".repeat(ERROR_BYTES_MAX);
         assert!(shortened(long).len() <= ERROR_BYTES_MAX);
         assert_eq!(shortened("a\0b".to_owned()), "a\u{fffd}b");

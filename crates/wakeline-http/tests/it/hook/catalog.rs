@@ -10,7 +10,7 @@ use crate::support::Node;
 const NONE: Value = Value::Null;
 
 #[tokio::test]
-async fn applications_are_made_read_changed_and_removed_by_id_or_uid() {
+async fn applications_are_created_read_changed_and_deleted_by_id_or_uid() {
     let node = Node::start().await;
     let body = json!({"name": "Shop", "uid": "shop", "metadata": {"a": "b"}, "rateLimit": 7});
     let made = node.expect(201, "POST", "/api/v1/app", body.clone()).await;
@@ -21,7 +21,7 @@ async fn applications_are_made_read_changed_and_removed_by_id_or_uid() {
 
     let taken = node.expect(409, "POST", "/api/v1/app", body.clone()).await;
     assert_eq!(taken["code"], "conflict");
-    assert!(taken["detail"].as_str().expect("words").contains(id));
+    assert!(taken["detail"].as_str().expect("a text").contains(id));
     let got = node.expect(200, "POST", "/api/v1/app?get_if_exists=true", body).await;
     assert_eq!(got["id"], made["id"]);
 
@@ -41,7 +41,7 @@ async fn applications_are_made_read_changed_and_removed_by_id_or_uid() {
 }
 
 #[tokio::test]
-async fn lists_go_on_and_back_by_their_iterators() {
+async fn lists_are_read_forwards_and_backwards_with_iterators() {
     let node = Node::start().await;
     for n in 0..5 {
         let body = json!({"name": "x", "uid": format!("a{n}")});
@@ -70,7 +70,7 @@ async fn lists_go_on_and_back_by_their_iterators() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_makes_one_thing_and_a_different_one_is_refused() {
+async fn an_idempotency_key_creates_one_object_and_refuses_another_request() {
     let node = Node::start().await;
     let send = async |name: &str| {
         let request = Request::post("/api/v1/app")
@@ -87,7 +87,7 @@ async fn a_repeated_request_makes_one_thing_and_a_different_one_is_refused() {
 }
 
 #[tokio::test]
-async fn event_types_are_archived_before_they_are_removed() {
+async fn event_types_are_archived_before_they_are_deleted() {
     let node = Node::start().await;
     let base = "/api/v1/event-type";
     let schema = json!({"1": {"type": "object", "required": ["id"]}});
@@ -113,7 +113,7 @@ async fn event_types_are_archived_before_they_are_removed() {
 }
 
 #[tokio::test]
-async fn endpoints_keep_what_clients_do_not_know_of_when_they_are_replaced() {
+async fn replaced_endpoints_keep_fields_that_the_request_omits() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let base = "/api/v1/app/a/endpoint";
@@ -158,7 +158,7 @@ async fn secrets_are_rotated_and_headers_with_credentials_are_not_shown() {
     assert_eq!(node.expect(200, "GET", &path, NONE).await, rotated);
     let pair = json!({"asymmetric": true});
     let pair = node.expect(200, "POST", &format!("{path}/rotate"), pair).await;
-    assert!(pair["key"].as_str().expect("a key").starts_with("whpk_"), "the public half");
+    assert!(pair["key"].as_str().expect("a key").starts_with("whpk_"), "the public key");
 
     let path = format!("{base}/headers");
     let shown = json!({"headers": {"x-team": "blue"}, "sensitive": ["authorization"]});
@@ -173,19 +173,19 @@ async fn secrets_are_rotated_and_headers_with_credentials_are_not_shown() {
 }
 
 #[tokio::test]
-async fn without_an_encryption_key_no_endpoint_is_made_and_the_words_say_what_to_set() {
+async fn without_an_encryption_key_no_endpoint_is_created_and_the_error_says_what_to_set() {
     let node = Node::over(HttpSettings::default(), None).await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let body = json!({"url": "http://127.0.0.1:9/h"});
     let refused = node.expect(503, "POST", "/api/v1/app/a/endpoint", body).await;
     assert_eq!(refused["code"], "no_encryption_key");
-    assert!(refused["detail"].as_str().expect("words").contains("WAKELINE_ENCRYPTION_KEYS"));
+    assert!(refused["detail"].as_str().expect("a text").contains("WAKELINE_ENCRYPTION_KEYS"));
     let list = node.expect(200, "GET", "/api/v1/app/a/endpoint", NONE).await;
     assert_eq!(list["data"], json!([]));
 }
 
 #[tokio::test]
-async fn operational_endpoints_belong_to_nobodys_application() {
+async fn operational_endpoints_belong_to_no_listed_application() {
     let node = Node::start().await;
     let base = "/api/v1/operational-webhook/endpoint";
     assert_eq!(node.expect(200, "GET", base, NONE).await["data"], json!([]));

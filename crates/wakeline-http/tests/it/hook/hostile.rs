@@ -1,5 +1,5 @@
-//! Bad input: the status is right, the answer has the clients' shape and names what is wrong,
-//! nothing is stored.
+//! Invalid input: the response has the right status and the format of the Svix API and names what
+//! is wrong, and nothing is stored.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -18,7 +18,7 @@ async fn node() -> Node {
 }
 
 #[tokio::test]
-async fn mistakes_say_where_they_are() {
+async fn errors_name_the_location_of_the_invalid_field() {
     let node = node().await;
     let deep = format!(r#"{{"eventType":"a","payload":{}{}}}"#, "[".repeat(9999), "]".repeat(9999));
     let long = json!({"eventType": "x".repeat(257), "payload": {}}).to_string();
@@ -57,7 +57,7 @@ async fn mistakes_say_where_they_are() {
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{path} {body:.80}: {shown}");
         let detail = &answer.json()["detail"][0];
         assert_eq!(detail["loc"], json!(loc), "{path} {body:.80}: {shown}");
-        assert!(!detail["msg"].as_str().expect("words").is_empty());
+        assert!(!detail["msg"].as_str().expect("a text").is_empty());
         assert_eq!(detail["type"], "value_error");
     }
     for list in ["/api/v1/app/a/msg", "/api/v1/app/a/endpoint"] {
@@ -66,7 +66,7 @@ async fn mistakes_say_where_they_are() {
 }
 
 #[tokio::test]
-async fn parameters_out_of_range_are_named() {
+async fn errors_name_invalid_parameters() {
     let node = node().await;
     for (path, name) in [
         ("/api/v1/app?limit=0", "limit"),
@@ -88,7 +88,7 @@ async fn parameters_out_of_range_are_named() {
 }
 
 #[tokio::test]
-async fn odd_names_are_refused_or_missing_and_never_found() {
+async fn odd_names_are_refused_or_not_found() {
     let node = node().await;
     for odd in ["a%20b", "%00", "a%2Fb", "%FF", "'--", "%F0%9F%98%80"] {
         for path in [
@@ -118,7 +118,7 @@ async fn odd_names_are_refused_or_missing_and_never_found() {
 }
 
 #[tokio::test]
-async fn failures_outside_of_the_routes_have_the_clients_shape_too() {
+async fn errors_outside_of_the_routes_have_the_svix_format_too() {
     let settings = HttpSettings { body_bytes_max: 1000, ..HttpSettings::default() };
     let access = AccessOptions { api_key: Some("k".into()), ..AccessOptions::default() };
     let node = Node::guarded(settings, None, access).await;
@@ -143,7 +143,7 @@ async fn failures_outside_of_the_routes_have_the_clients_shape_too() {
 }
 
 #[tokio::test]
-async fn odd_idempotency_keys_are_refused() {
+async fn invalid_idempotency_keys_are_refused() {
     let node = node().await;
     for key in [b"\xff".to_vec(), vec![b'k'; 257]] {
         let request = Request::post("/api/v1/app")

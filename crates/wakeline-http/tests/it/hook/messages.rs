@@ -1,4 +1,4 @@
-//! Messages, their deliveries and attempts, with a receiver at the other end.
+//! Webhook messages, their deliveries and attempts, with a real receiver.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::Node;
 const NONE: Value = Value::Null;
 const MSG: &str = "/api/v1/app/a/msg";
 
-/// An application `a` with an endpoint `e`.
+/// Creates an application `a` with an endpoint `e`.
 async fn with_endpoint(node: &Node, url: &str, more: Value) {
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let mut body = json!({"url": url, "uid": "e"});
@@ -19,7 +19,7 @@ async fn with_endpoint(node: &Node, url: &str, more: Value) {
     node.expect(201, "POST", "/api/v1/app/a/endpoint", body).await;
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats a request until the response is as wanted.
 async fn until(node: &Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..500 {
         let found = node.expect(200, "GET", path, NONE).await;
@@ -28,11 +28,11 @@ async fn until(node: &Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Valu
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{path} never came to it: {}", node.expect(200, "GET", path, NONE).await);
+    panic!("{path} timed out: {}", node.expect(200, "GET", path, NONE).await);
 }
 
 #[tokio::test]
-async fn a_message_arrives_byte_for_byte_and_its_attempt_is_seen() {
+async fn a_message_is_delivered_byte_for_byte_and_its_attempt_is_logged() {
     let node = Node::sending().await;
     let mut receiver = Receiver::start(&[200]).await;
     with_endpoint(&node, &receiver.url(), json!({"delivery": {"headerStyle": "both"}})).await;
@@ -45,10 +45,11 @@ async fn a_message_arrives_byte_for_byte_and_its_attempt_is_seen() {
     assert!(String::from_utf8_lossy(&answer.body).contains(payload));
     let id = answer.json()["id"].as_str().expect("an id").to_owned();
 
-    let came = receiver.next().await;
-    assert_eq!(came.body, payload);
-    assert_eq!((came.header("webhook-id"), came.header("svix-id")), (id.as_str(), id.as_str()));
-    assert!(came.header("webhook-signature").starts_with("v1,"));
+    let received = receiver.next().await;
+    assert_eq!(received.body, payload);
+    let ids = (received.header("webhook-id"), received.header("svix-id"));
+    assert_eq!(ids, (id.as_str(), id.as_str()));
+    assert!(received.header("webhook-signature").starts_with("v1,"));
 
     let path = format!("/api/v1/app/a/attempt/msg/{id}");
     let attempts = until(&node, &path, |list| !list["data"][0].is_null()).await;
@@ -78,7 +79,7 @@ async fn a_message_arrives_byte_for_byte_and_its_attempt_is_seen() {
 }
 
 #[tokio::test]
-async fn what_failed_is_resent_and_recovered() {
+async fn failed_deliveries_are_resent_and_recovered() {
     let node = Node::sending().await;
     let mut receiver = Receiver::start(&[500, 500, 204]).await;
     with_endpoint(&node, &receiver.url(), json!({"delivery": {"scheduleSeconds": []}})).await;
@@ -107,12 +108,12 @@ async fn what_failed_is_resent_and_recovered() {
 }
 
 #[tokio::test]
-async fn an_event_id_is_taken_once_and_enforced_schemas_refuse() {
+async fn an_event_id_is_unique_and_enforced_schemas_refuse_payloads() {
     let node = Node::start().await;
     let body = json!({"eventType": "a", "eventId": "m", "payload": {"id": 1},
-        "application": {"name": "Made along"}});
+        "application": {"name": "New"}});
     node.expect(202, "POST", MSG, body.clone()).await;
-    assert_eq!(node.expect(200, "GET", "/api/v1/app/a", NONE).await["name"], "Made along");
+    assert_eq!(node.expect(200, "GET", "/api/v1/app/a", NONE).await["name"], "New");
     assert_eq!(node.expect(409, "POST", MSG, body).await["code"], "conflict");
     let kind = json!({"name": "strict", "description": "", "enforced": true,
         "schemas": {"1": {"type": "object", "required": ["id"]}}});
@@ -127,7 +128,7 @@ async fn an_event_id_is_taken_once_and_enforced_schemas_refuse() {
 }
 
 #[tokio::test]
-async fn messages_that_wait_can_be_cancelled_one_by_one_and_in_bulk() {
+async fn pending_deliveries_can_be_cancelled_individually_and_in_bulk() {
     let node = Node::start().await;
     with_endpoint(&node, "http://127.0.0.1:9/h", json!({})).await;
     for id in ["m1", "m2"] {
@@ -148,14 +149,14 @@ async fn messages_that_wait_can_be_cancelled_one_by_one_and_in_bulk() {
     let run = tokio::spawn(async move { hook.run(token).await });
     let path = format!("/api/v1/background-task/{}", task["id"].as_str().expect("an id"));
     let task = until(&node, &path, |task| task["status"] == "finished").await;
-    // The sender of this node may have been first.
+    // The dispatcher of this node may have leased the delivery first.
     assert!(task["data"]["changed"].as_u64().expect("a number") <= 1);
     stop.cancel();
     run.await.expect("no panic");
 }
 
 #[tokio::test]
-async fn payloads_are_removed_on_request_and_then_nothing_is_resent() {
+async fn a_deleted_payload_cannot_be_resent() {
     let node = Node::start().await;
     with_endpoint(&node, "http://127.0.0.1:9/h", json!({})).await;
     let body = json!({"eventType": "a", "eventId": "m", "payload": {"secret": 1}});
@@ -164,11 +165,11 @@ async fn payloads_are_removed_on_request_and_then_nothing_is_resent() {
     let found = node.expect(200, "GET", &format!("{MSG}/m"), NONE).await;
     assert_eq!(found["payload"], json!({"expired": true}));
     let refused = node.expect(409, "POST", &format!("{MSG}/m/endpoint/e/resend"), NONE).await;
-    assert!(refused["detail"].as_str().expect("words").contains("deleted or has expired"));
+    assert!(refused["detail"].as_str().expect("a text").contains("deleted or has expired"));
 }
 
 #[tokio::test]
-async fn prechecks_examples_and_pings_say_whether_somebody_listens() {
+async fn prechecks_examples_and_pings_reach_matching_endpoints() {
     let node = Node::sending().await;
     let mut receiver = Receiver::start(&[204, 500]).await;
     with_endpoint(&node, &receiver.url(), json!({"eventTypes": ["a.*"], "channels": ["c"]})).await;
@@ -182,8 +183,8 @@ async fn prechecks_examples_and_pings_say_whether_somebody_listens() {
     }
     let example = "/api/v1/app/a/endpoint/e/send-example";
     let sent = node.expect(202, "POST", example, json!({"eventType": "b"})).await;
-    let came = receiver.next().await;
-    assert_eq!(came.header("webhook-id"), sent["id"].as_str().expect("an id"));
+    let received = receiver.next().await;
+    assert_eq!(received.header("webhook-id"), sent["id"].as_str().expect("an id"));
     let ping = node.expect(200, "POST", "/api/v1/app/a/endpoint/e/ping", NONE).await;
     assert_eq!((&ping["success"], &ping["responseStatusCode"]), (&json!(false), &json!(500)));
     assert!(String::from_utf8_lossy(&receiver.next().await.body).contains("webhook.ping"));

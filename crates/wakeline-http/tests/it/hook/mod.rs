@@ -1,8 +1,8 @@
-//! Webhooks over HTTP, as the published clients ask for them and as Wakeline adds to them.
+//! Webhooks over HTTP: the routes that published Svix clients use, and those that Wakeline adds.
 
 mod catalog;
 mod hostile;
 mod messages;
-mod plain;
 mod pull;
 mod receiver;
+mod simple;

@@ -1,4 +1,4 @@
-//! Endpoints that are pulled from.
+//! Pull endpoints.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn send(node: &Node, id: &str) {
 }
 
 #[tokio::test]
-async fn pulled_messages_are_settled_by_their_tokens_and_come_again_if_refused() {
+async fn pulled_messages_are_settled_by_token_and_redelivered_after_a_nack() {
     let node = with_messages(&["m1", "m2"]).await;
     let got = node.expect(200, "GET", &format!("{PULL}?batch=10&signed=true"), NONE).await;
     let messages = got["messages"].as_array().expect("a list");
@@ -62,11 +62,11 @@ async fn pulled_messages_are_settled_by_their_tokens_and_come_again_if_refused()
 }
 
 #[tokio::test]
-async fn a_parked_pull_gets_what_comes_and_a_drain_ends_it() {
+async fn a_waiting_pull_gets_new_messages_and_a_drain_ends_it() {
     let node = with_messages(&[]).await;
     let path = format!("{PULL}?wait=true&timeout=60000");
-    let (app, asked) = (node.app.clone(), path.clone());
-    let parked = tokio::spawn(async move { Answer::of(app, &asked).await });
+    let (app, waiting) = (node.app.clone(), path.clone());
+    let parked = tokio::spawn(async move { Answer::of(app, &waiting).await });
     while node.state.hook().wake_snapshot().waiters == 0 {
         tokio::task::yield_now().await;
     }
@@ -86,7 +86,7 @@ async fn a_parked_pull_gets_what_comes_and_a_drain_ends_it() {
 }
 
 #[tokio::test]
-async fn only_pull_endpoints_are_pulled_from() {
+async fn only_pull_endpoints_can_be_pulled() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     node.expect(404, "GET", PULL, NONE).await;

@@ -1,4 +1,4 @@
-//! Somebody who receives webhooks.
+//! A server that receives webhooks.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use axum::routing::post;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
-/// What came.
+/// A request that was received.
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -24,27 +24,28 @@ impl Received {
     }
 }
 
-/// A receiver with answers of its choice: 204 when it has no others left.
+/// A receiver that responds with the given statuses in order, and then with 204.
 pub(crate) struct Receiver {
     address: SocketAddr,
-    came: mpsc::UnboundedReceiver<Received>,
+    received: mpsc::UnboundedReceiver<Received>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    answers: Arc<Mutex<VecDeque<u16>>>,
-    tell: mpsc::UnboundedSender<Received>,
+struct ReceiverState {
+    statuses: Arc<Mutex<VecDeque<u16>>>,
+    received: mpsc::UnboundedSender<Received>,
 }
 
 impl Receiver {
-    pub(crate) async fn start(answers: &[u16]) -> Self {
+    pub(crate) async fn start(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (tell, came) = mpsc::unbounded_channel();
-        let answers = Arc::new(Mutex::new(answers.iter().copied().collect()));
-        let app = Router::new().route("/hook", post(receive)).with_state(Desk { answers, tell });
+        let (sender, received) = mpsc::unbounded_channel();
+        let statuses = Arc::new(Mutex::new(statuses.iter().copied().collect()));
+        let state = ReceiverState { statuses, received: sender };
+        let app = Router::new().route("/hook", post(receive)).with_state(state);
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { address, came }
+        Self { address, received }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -52,12 +53,16 @@ impl Receiver {
     }
 
     pub(crate) async fn next(&mut self) -> Received {
-        self.came.recv().await.expect("the receiver runs")
+        self.received.recv().await.expect("the receiver runs")
     }
 }
 
-async fn receive(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let answer = desk.answers.lock().await.pop_front().unwrap_or(204);
-    let _ = desk.tell.send(Received { headers, body });
-    StatusCode::from_u16(answer).expect("a status")
+async fn receive(
+    State(state): State<ReceiverState>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let status = state.statuses.lock().await.pop_front().unwrap_or(204);
+    let _ = state.received.send(Received { headers, body });
+    StatusCode::from_u16(status).expect("a status")
 }

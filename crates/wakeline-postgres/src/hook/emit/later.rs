@@ -1,4 +1,4 @@
-//! Messages whose deliveries are made after they are stored.
+//! Messages whose deliveries are created after they are stored.
 
 use tokio_postgres::Row;
 use wakeline_core::{HookChange, HookWhat};
@@ -9,7 +9,7 @@ use super::EMIT;
 use crate::hook::wire::{index, merge, small};
 use crate::rows::Columns;
 
-/// Notes that the deliveries of a message are made later, as background work.
+/// Records in the reply that the deliveries of a message are created later, as background work.
 pub(super) fn note(row: &Row, replies: &mut [Option<EmitReply>]) -> Result<(), StoreError> {
     let mut columns = Columns::from(EMIT, row, 1);
     let command = index(columns.take()?);
@@ -19,7 +19,7 @@ pub(super) fn note(row: &Row, replies: &mut [Option<EmitReply>]) -> Result<(), S
         &mut replies[command]
     {
         *deliveries = at_least;
-        merge(changes, HookChange::now(HookWhat::Chores));
+        merge(changes, HookChange::now(HookWhat::Background));
     }
     Ok(())
 }

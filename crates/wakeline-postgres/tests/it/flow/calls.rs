@@ -14,14 +14,14 @@ use wakeline_testkit::flow_conformance::{
     MAIN, Worker, capabilities, capability, event, finish, id, start, step, turn_line, work,
 };
 
-use crate::support::{Heard, Node, TestSchema, eventually};
+use crate::support::{Node, ReceivedHint, TestSchema, eventually};
 
 #[tokio::test]
 async fn a_bad_message_fails_alone_and_the_others_are_stored_once() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     let send = |n: usize| {
-        // Beyond the last moment that PostgreSQL knows.
+        // After the last timestamp that PostgreSQL supports.
         let visible = if n == 5 { Visible::At(Timestamp(i64::MAX)) } else { Visible::Now };
         let store = &store;
         async move { store.enqueue(vec![Envelope { visible, ..event("i", "e") }], vec![]).await }
@@ -54,7 +54,7 @@ async fn a_bad_commit_fails_alone_and_the_others_are_written_once() {
     let turns = store.claim_turns(vec![line]).await.expect("claimed").remove(0).turns;
     let commits = turns.iter().flatten().map(|turn| {
         let commit = match turn.instance.as_str() {
-            // PostgreSQL cannot keep this text.
+            // PostgreSQL cannot store this text.
             "i4" => vec![StatusChange::Set("a\0b".to_owned())],
             _ => vec![StatusChange::Set("fine".to_owned())],
         };
@@ -67,8 +67,8 @@ async fn a_bad_commit_fails_alone_and_the_others_are_written_once() {
         }
         let there = store.instance(&id(&format!("i{n}"))).await.expect("read");
         match there {
-            Watched::There(detail) if n == 4 => assert_eq!(detail.state, InstanceState::Pending),
-            Watched::There(detail) => assert_eq!(detail.status_version, 1),
+            Watched::Found(detail) if n == 4 => assert_eq!(detail.state, InstanceState::Pending),
+            Watched::Found(detail) => assert_eq!(detail.status_version, 1),
             Watched::Missing => panic!("i{n} is missing"),
         }
     }
@@ -76,7 +76,7 @@ async fn a_bad_commit_fails_alone_and_the_others_are_written_once() {
 }
 
 #[tokio::test]
-async fn a_commit_without_a_birth_is_refused_alone() {
+async fn a_commit_without_a_birth_fails_alone() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     store.enqueue(vec![start("a"), start("b"), start("c")], vec![]).await.expect("started");
@@ -84,17 +84,20 @@ async fn a_commit_without_a_birth_is_refused_alone() {
     let turns = store.claim_turns(vec![line]).await.expect("claimed").remove(0).turns;
     let commits = turns.iter().flatten().enumerate().map(|(n, turn)| {
         let whole = step(turn);
-        let birth = whole.birth.clone().filter(|_| n != 1);
-        store.commit_turn(TurnCommit { birth, ..whole })
+        let new_instance = whole.new_instance.clone().filter(|_| n != 1);
+        store.commit_turn(TurnCommit { new_instance, ..whole })
     });
     let results = join_all(commits).await;
-    assert!(matches!(results[1], Err(StoreError::Invalid { field: "birth", .. })), "{results:?}");
+    assert!(
+        matches!(results[1], Err(StoreError::Invalid { field: "new_instance", .. })),
+        "{results:?}"
+    );
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
     store.close().await;
 }
 
 #[tokio::test]
-async fn two_commits_of_one_turn_at_once_count_once() {
+async fn two_concurrent_commits_of_one_turn_count_once() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     store.enqueue(vec![start("a")], vec![]).await.expect("started");
@@ -123,7 +126,7 @@ async fn rival_nodes_never_get_the_same_turn() {
                 assert!(seen.insert(turn.instance.clone()), "{} twice", turn.instance);
             }
         }
-        // What rivals had in hand is found by whoever looks again.
+        // Turns that were locked by other claims are found by the next claim.
         while seen.len() < 20 {
             let claimed = nodes[1].claim_turns(vec![turn_line(&line, 20)]).await;
             let turns = claimed.expect("claimed").remove(0).turns;
@@ -137,37 +140,37 @@ async fn rival_nodes_never_get_the_same_turn() {
     }
 }
 
-fn heard(node: &Node, wanted: &FlowWhat) -> bool {
-    node.sink.all().iter().any(|heard| match heard {
-        Heard::Flow(changes) => changes.iter().any(|change| change.what == *wanted),
+fn received(node: &Node, wanted: &FlowWhat) -> bool {
+    node.sink.all().iter().any(|received| match received {
+        ReceivedHint::Flow(changes) => changes.iter().any(|change| change.what == *wanted),
         _ => false,
     })
 }
 
 #[tokio::test]
-async fn what_a_node_makes_available_is_hinted_to_the_others() {
+async fn other_nodes_get_hints_of_what_a_node_makes_available() {
     let schema = TestSchema::new().await;
     let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
     eventually("it knows the other", async || a.store.peers() == Some(1)).await;
     a.store.enqueue(vec![start("i")], vec![]).await.expect("started");
     let turn_hint = FlowWhat::Turn(capability(MAIN));
-    eventually("a turn is hinted", async || heard(&b, &turn_hint)).await;
+    eventually("a turn is hinted", async || received(&b, &turn_hint)).await;
     let line = turn_line(&capabilities(&[MAIN]), 1);
     let turns = b.store.claim_turns(vec![line]).await.expect("claimed").remove(0).turns;
     let turn = turns[0].as_ref().expect("a turn");
     let commit = TurnCommit { work: vec![work("i", 1)], ..step(turn) };
     b.store.commit_turn(commit).await.expect("committed");
-    eventually("work is hinted", async || heard(&a, &FlowWhat::Work(ActivityRoute::default())))
+    eventually("work is hinted", async || received(&a, &FlowWhat::Work(ActivityRoute::default())))
         .await;
-    let own = heard(&b, &FlowWhat::Work(ActivityRoute::default()));
-    assert!(!own, "a node does not hear itself");
+    let own = received(&b, &FlowWhat::Work(ActivityRoute::default()));
+    assert!(!own, "a node does not receive its own hints");
     for node in [a, b] {
         node.stop().await;
     }
 }
 
 #[tokio::test]
-async fn an_outcome_is_hinted_to_other_nodes_only_if_somebody_watched() {
+async fn an_outcome_is_hinted_to_other_nodes_only_if_it_is_watched() {
     let schema = TestSchema::new().await;
     let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
     eventually("it knows the other", async || a.store.peers() == Some(1)).await;
@@ -178,10 +181,10 @@ async fn an_outcome_is_hinted_to_other_nodes_only_if_somebody_watched() {
     for turn in turns.iter().flatten().rev() {
         let reply = a.store.commit_turn(finish(turn)).await.expect("committed");
         let outcome = FlowChange::now(FlowWhat::Outcome(turn.instance.clone()));
-        assert!(reply.changes.contains(&outcome), "its own process is always told");
+        assert!(reply.changes.contains(&outcome), "its own process is always notified");
     }
-    eventually("the outcome", async || heard(&b, &FlowWhat::Outcome(id("seen")))).await;
-    assert!(!heard(&b, &FlowWhat::Outcome(id("unseen"))));
+    eventually("the outcome", async || received(&b, &FlowWhat::Outcome(id("seen")))).await;
+    assert!(!received(&b, &FlowWhat::Outcome(id("unseen"))));
     for node in [a, b] {
         node.stop().await;
     }

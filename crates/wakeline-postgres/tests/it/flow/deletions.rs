@@ -1,4 +1,4 @@
-//! Deletions of any size: no statement removes more than a piece.
+//! Deletions of any size: no statement removes more than a limited number of rows.
 
 use tokio_postgres::Client;
 use wakeline_core::InstanceId;
@@ -7,10 +7,10 @@ use wakeline_store::flow::{DeleteInstances, FlowAdmin as _, InstanceFilter, Prun
 
 use crate::support::{TestSchema, eventually};
 
-/// More than any statement of a deletion may remove.
+/// A number of rows that no statement of a deletion may reach.
 const ROWS_MAX: u32 = 1_000;
 
-/// Fails every statement that deletes more rows of a table than a piece may have.
+/// Makes every statement fail that deletes more rows of a table than one step may.
 async fn refuse_large_deletes(client: &Client, table: &str) {
     let sql = format!(
         "CREATE FUNCTION wakeline.refuse_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -26,8 +26,8 @@ async fn refuse_large_deletes(client: &Client, table: &str) {
     client.batch_execute(&sql).await.expect("a trigger");
 }
 
-/// Makes ended instances, the first of which is the parent of all others; each with one execution
-/// of two turns, the first with many, unless it has one child.
+/// Creates ended instances, the first of which is the parent of all others. Each has one execution
+/// of two turns; the first has many executions, unless it has a single child.
 async fn family(client: &Client, name: &str, children: u32) {
     let sql = format!(
         "WITH lanes AS (
@@ -102,9 +102,9 @@ async fn a_large_root_does_not_block_a_purge() {
     store.close().await;
 }
 
-/// A child that holds its lock while the deletion of its parent waits for it starts a child.
+/// A child that holds its lock, for which the deletion of its parent waits, starts another child.
 #[tokio::test]
-async fn what_is_started_while_its_tree_is_deleted_goes_too() {
+async fn instances_started_while_their_tree_is_deleted_are_deleted_too() {
     let schema = TestSchema::new().await;
     let store = schema.store().await;
     let (client, turn) = (schema.database.client().await, schema.database.client().await);

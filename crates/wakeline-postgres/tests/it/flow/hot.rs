@@ -1,4 +1,4 @@
-//! Instances of two nodes that start, tell and complete each other, hot, for some seconds.
+//! Instances on two nodes start, message and complete each other under load for some seconds.
 //!
 //! The test has a database of its own, so that its deadlocks can be counted.
 
@@ -33,7 +33,8 @@ impl Stage {
         &self.nodes[actor % self.nodes.len()]
     }
 
-    /// Runs turns: each tells two others, in an order that differs, and schedules an activity.
+    /// Runs turns: each sends messages to two others, in different orders, and schedules an
+    /// activity.
     async fn dispatch(&self, actor: usize) {
         let line = capabilities(&[MAIN]);
         while self.running.load(Ordering::Relaxed) {
@@ -56,8 +57,8 @@ impl Stage {
         let (one, other) = (n * 7 % FAMILY, n * 5 % FAMILY);
         let messages = vec![
             start(&format!("f{one}")),
-            event(&format!("f{other}"), "told"),
-            event(&format!("f{}", (one + 1) % FAMILY), "told"),
+            event(&format!("f{other}"), "message"),
+            event(&format!("f{}", (one + 1) % FAMILY), "message"),
         ];
         let instance = turn.instance.as_str();
         TurnCommit { messages, work: vec![work(instance, n + 1)], ..step(turn) }
@@ -79,7 +80,7 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_that_tell_each_other_do_not_deadlock() {
+async fn instances_that_message_each_other_do_not_deadlock() {
     let schema = TestSchema::new().await;
     let options = PostgresOptions::new(schema.database.url());
     let nodes = vec![
@@ -110,7 +111,7 @@ async fn instances_that_tell_each_other_do_not_deadlock() {
         (stage.turns.load(Ordering::Relaxed), stage.activities.load(Ordering::Relaxed));
     assert!(turns > 20 && activities > 20, "{turns} turns, {activities} activities");
     let client = schema.client().await;
-    // A lane with something visible is due, unless it is out.
+    // A lane with a visible message is due, unless it is leased.
     let asleep = "SELECT count(*) FROM wakeline.flow_lanes l WHERE l.due_at IS NULL
         AND l.capability_id IS NOT NULL AND l.suspended IS NULL AND EXISTS (
             SELECT FROM wakeline.flow_messages m WHERE m.lane_id = l.lane_id)";

@@ -1,5 +1,5 @@
-//! What is done page by page or piece by piece costs what a page or piece holds, whatever waits
-//! behind it.
+//! An operation that works in pages or batches costs as much as one page or batch, however many
+//! rows follow it.
 
 use wakeline_core::Capabilities;
 use wakeline_store::StoreAdmin as _;
@@ -7,7 +7,7 @@ use wakeline_store::flow::FlowAdmin as _;
 
 use super::plans::{GROWTH_MAX, Store, written_out};
 
-/// Looping instances of which nothing can go, and others: a page enters as many as it holds.
+/// Instances of which nothing can be removed, and others: a page reads only as many as it contains.
 #[tokio::test]
 async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
     let store = Store::open().await;
@@ -21,11 +21,11 @@ async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
         costs.push(store.0.buffers("", page).await);
     }
     assert!(costs[0] < 3_000, "{costs:?} buffers");
-    // An index descent or two for each instance of the page is a level higher.
+    // One or two index descents for each instance of the page visit one more level.
     assert!(costs[1] - costs[0] <= 400, "{costs:?} buffers");
 }
 
-/// A suspended half and one that runs, of two capabilities.
+/// Creates instances of two capabilities, half of which are suspended.
 async fn mismatched(store: &Store, from: u32, to: u32) {
     store.grow(from, to).await;
     let held = "UPDATE flow_lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL";
@@ -54,7 +54,8 @@ async fn mismatched_instances_are_retried_in_pieces() {
     store.close().await;
 }
 
-/// Behind the first piece of the second capability, of which few are left or very many.
+/// Reads the batch after the first one of the second capability, with few or very many instances
+/// left.
 #[tokio::test]
 async fn a_piece_of_mismatched_instances_does_not_grow_with_those_behind_it() {
     let store = Store::open().await;
@@ -67,7 +68,7 @@ async fn a_piece_of_mismatched_instances_does_not_grow_with_those_behind_it() {
     assert!(costs[1] - costs[0] <= 1_000 * 3 + GROWTH_MAX, "{costs:?} buffers");
 }
 
-/// Of very many children of one parent, begun and pending.
+/// One parent has very many children, started and pending.
 #[tokio::test]
 async fn a_page_of_children_reads_no_more_than_it_shows() {
     let store = Store::open().await;
@@ -96,7 +97,7 @@ async fn a_page_of_children_reads_no_more_than_it_shows() {
         }
         costs.push(pages);
     }
-    // An index descent or two for each row of the page is a level higher.
+    // One or two index descents for each row of the page visit one more level.
     let grown = costs[0].iter().zip(&costs[1]).all(|(few, many)| many - few <= 4 * 21);
     assert!(grown, "{costs:?} buffers");
 }

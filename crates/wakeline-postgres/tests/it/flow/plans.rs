@@ -1,8 +1,8 @@
-//! What claims and commits touch does not grow with the number of sleeping instances.
+//! The buffers that claims and commits read do not grow with the number of sleeping instances.
 
 use crate::measured::Measured;
 
-/// A few more buffers per index descent: the indexes are a level or two higher.
+/// The additional buffers per index descent: the indexes are one or two levels higher.
 pub(super) const GROWTH_MAX: i64 = 40;
 
 const FILLED: [&str; 6] = [
@@ -57,7 +57,7 @@ impl Store {
 
 const KEY: &str = "00000000-0000-0000-0000-000000000001";
 
-/// One activity of the first command.
+/// The arguments for one activity of the first command.
 const WORK: &str = "'{1}', '{1}', '{7}', '{0}', '{NULL}', '{0}', '{NULL}', ARRAY['x'::bytea]";
 
 fn statements() -> Vec<(&'static str, String, String)> {
@@ -143,7 +143,7 @@ async fn costs_do_not_grow_with_sleeping_instances() {
     }
 }
 
-/// A history of eight megabytes, which a claim does not bring along.
+/// A claim does not return a history of eight megabytes.
 #[tokio::test]
 async fn a_long_history_is_not_read_by_a_claim() {
     let store = Store::open().await;
@@ -160,13 +160,13 @@ async fn a_long_history_is_not_read_by_a_claim() {
     assert!(after - before <= GROWTH_MAX, "{before} and {after} buffers");
 }
 
-/// A statement in the schema that the connection searches.
+/// A statement for the schema in the connection's search path.
 pub(super) fn written_out(sql: &str) -> String {
     let lines = sql.lines().filter(|line| !line.starts_with("--"));
     lines.collect::<Vec<_>>().join("\n").replace("@schema@.", "")
 }
 
-/// The statement of a page of ten, with its parameters written out.
+/// The statement that reads a page of ten, with literal parameters.
 fn page_of(states: &str) -> String {
     let sql = written_out(include_str!("../../../sql/queries/flow_list.sql"));
     let null = |sql: String, n: &str| sql.replace(n, "NULL");
@@ -202,7 +202,7 @@ async fn a_page_of_instances_reads_few_pending_ones_and_no_other_lanes() {
     }
 }
 
-/// Neither begun nor pending ones of others, with a plan that does not know the parent.
+/// It reads neither started nor pending instances of other parents, with a generic plan.
 #[tokio::test]
 async fn a_page_of_children_reads_no_other_instances() {
     let store = Store::open().await;
@@ -238,11 +238,11 @@ async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
     let sql = "SELECT concat_ws(' ', instance, name, state, suspended_because) FROM orchestrations
          ORDER BY instance";
     let rows = store.0.client.query(sql, &[]).await.expect("read");
-    let told: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(told, ["a main pending", "b main pending the code has changed"]);
+    let shown: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(shown, ["a main pending", "b main pending the code has changed"]);
 }
 
-/// A node of the release before writes no time of a start.
+/// A node of the previous release does not write the time of a start.
 #[tokio::test]
 async fn a_pending_instance_of_an_earlier_release_can_be_watched() {
     let store = Store::open().await;
@@ -255,7 +255,8 @@ async fn a_pending_instance_of_an_earlier_release_can_be_watched() {
     assert_eq!(row.get::<_, &str>(0), "pending true true");
 }
 
-/// Of other owners' sessions: delayed, and available. Planned while there was next to nothing.
+/// The sessions of other owners have delayed and available activities. The statement was planned
+/// while the tables were almost empty.
 #[tokio::test]
 async fn an_empty_claim_reads_each_session_of_another_owner_once() {
     let claim = format!(
@@ -284,7 +285,8 @@ async fn an_empty_claim_reads_each_session_of_another_owner_once() {
     }
 }
 
-/// Activities that a worker has no code for cost its claims nothing, whether they wait or sleep.
+/// Activities for which a worker has no code cost its claims nothing, whether they are available or
+/// delayed.
 #[tokio::test]
 async fn an_empty_claim_does_not_read_activities_that_its_worker_does_not_know() {
     let claim = format!(

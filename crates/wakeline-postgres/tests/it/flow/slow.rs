@@ -1,4 +1,4 @@
-//! Commits that take longer than the database allows. SQLite has no such limit.
+//! Commits that exceed the statement timeout. SQLite has no such limit.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wakeline_testkit::timings::set_up;
 
 use crate::support::TestSchema;
 
-/// The history of one instance cannot be written in time.
+/// A trigger that makes writing the history of one instance too slow.
 const SLOW: &str = "
     CREATE FUNCTION wakeline.sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF NEW.lane_id = (SELECT lane_id FROM wakeline.flow_lanes WHERE instance = 'slow') THEN
@@ -22,7 +22,7 @@ const SLOW: &str = "
     CREATE TRIGGER sleep BEFORE INSERT ON wakeline.flow_history
     FOR EACH ROW EXECUTE FUNCTION wakeline.sleep()";
 
-/// Turns of instances with these names, in this order, leased for longer than the test.
+/// Leases turns of instances with these names, in this order, for longer than the test.
 async fn turns<const N: usize>(store: &PostgresStore, names: [&str; N]) -> [TurnItem; N] {
     store.enqueue(names.map(start).to_vec(), vec![]).await.expect("started");
     let mut line = turn_line(&capabilities(&[MAIN]), N);
@@ -33,7 +33,7 @@ async fn turns<const N: usize>(store: &PostgresStore, names: [&str; N]) -> [Turn
     turns.try_into().expect("a turn of each")
 }
 
-/// Commits a step of a turn. Says whether it was committed, or else whether it took too long.
+/// Commits a turn. The error says whether it exceeded the time limit.
 async fn commit(store: &PostgresStore, turn: &TurnItem) -> Result<(), bool> {
     match store.commit_turn(step(turn)).await {
         Ok(reply) => {
@@ -46,7 +46,7 @@ async fn commit(store: &PostgresStore, turn: &TurnItem) -> Result<(), bool> {
 }
 
 #[tokio::test]
-async fn a_commit_that_takes_too_long_by_itself_is_told_from_those_that_wait() {
+async fn a_commit_that_is_slow_by_itself_is_distinguished_from_those_that_wait() {
     let schema = TestSchema::new().await;
     let statement_timeout = Duration::from_millis(500);
     let options = PostgresOptions { statement_timeout, ..schema.options() };
@@ -56,7 +56,7 @@ async fn a_commit_that_takes_too_long_by_itself_is_told_from_those_that_wait() {
     user.batch_execute(SLOW).await.expect("made");
     let lock = "BEGIN; SELECT FROM wakeline.flow_lanes WHERE instance = 'locked' FOR UPDATE";
     user.batch_execute(lock).await.expect("locked");
-    // In one call it is not known which of them takes so long.
+    // It is unknown which commit of a fused call takes so long.
     let first = join_all([&slow, &locked, &other].map(|turn| commit(&store, turn))).await;
     assert!(first[..2].iter().all(|first| *first == Err(false)), "{first:?}");
     assert_eq!(commit(&store, &slow).await, Err(true));

@@ -1,8 +1,8 @@
-//! The documented views say what waits, and why.
+//! The documented views show what waits, and why.
 
 use crate::measured::Measured;
 
-/// A lane of an instance that has begun and waits for nothing.
+/// The lane of an instance that has started and waits for nothing.
 const LANE: &str = "INSERT INTO flow_capabilities (name) VALUES ('pay@1.0.0');
      INSERT INTO flow_tags (name) VALUES ('gpu');
      INSERT INTO flow_activity_names (name) VALUES ('charge');
@@ -37,7 +37,7 @@ async fn the_view_of_unclaimed_work_names_the_code_that_is_missing() {
 }
 
 #[tokio::test]
-async fn the_view_of_activities_shows_tries_errors_and_the_next_try() {
+async fn the_view_of_activities_shows_attempts_errors_and_the_next_attempt() {
     let filled = Measured::open(&[], LANE).await;
     let work =
         "INSERT INTO flow_work (lane_id, execution, activity, tag_id, name_id, state, due_at,

@@ -1,4 +1,4 @@
-//! Deletions of any size: no statement changes more than a piece.
+//! Deletions of any size: no statement changes more than a limited number of rows.
 
 use wakeline_core::{ApplicationRef, EndpointRef};
 use wakeline_store::hook::{HookAdmin as _, HookApplications as _, HookEndpoints as _};
@@ -6,7 +6,7 @@ use wakeline_testkit::hook_conformance::plain;
 
 use super::stage::Stage;
 
-/// Fails every statement that changes more rows of a table than a piece may have.
+/// Makes every statement fail that changes more rows of a table than one step may.
 async fn refuse_large_updates(stage: &Stage, table: &str) {
     let sql = format!(
         "CREATE FUNCTION refuse_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -45,7 +45,7 @@ async fn an_endpoint_with_a_long_queue_is_deleted_in_pieces() {
     let deleted = stage.store.delete_endpoint(&app, &EndpointRef::Id(to)).await.expect("deleted");
     assert!(deleted.0);
     assert_eq!(deleted.1.len(), 1, "background work has to go on");
-    while stage.store.do_chores(1_000).await.expect("a piece").rows > 0 {}
+    while stage.store.run_background(1_000).await.expect("a piece").rows > 0 {}
     let waiting = "SELECT count(*) FROM hook_deliveries WHERE state <> 4";
     assert_eq!(count(&stage, waiting).await, 0);
     assert_eq!(count(&stage, "SELECT count(*) FROM hook_endpoints WHERE cancelling").await, 0);
@@ -71,8 +71,12 @@ async fn an_application_with_many_endpoints_is_deleted_in_pieces() {
         .await;
     let app = ApplicationRef::Id(stage.bench.app);
     assert!(stage.store.delete_application(&app).await.expect("deleted").0);
-    assert_eq!(count(&stage, "SELECT count(*) FROM hook_states").await, 0, "nobody sends to them");
-    while stage.store.do_chores(1_000).await.expect("a piece").rows > 0 {}
+    assert_eq!(
+        count(&stage, "SELECT count(*) FROM hook_states").await,
+        0,
+        "nothing is sent to them"
+    );
+    while stage.store.run_background(1_000).await.expect("a piece").rows > 0 {}
     let left = "SELECT (SELECT count(*) FROM hook_endpoints) + (SELECT count(*) FROM hook_filters)
         + (SELECT count(*) FROM hook_applications)";
     assert_eq!(count(&stage, left).await, 0);

@@ -1,4 +1,5 @@
-//! Everything at once from two nodes, on few endpoints: no call fails, and nothing is left behind.
+//! All operations run concurrently on two nodes and few endpoints: no call fails, and no rows are
+//! left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,14 +17,14 @@ use wakeline_store::hook::{
     JobSpec,
 };
 use wakeline_testkit::hook_conformance::{
-    ask, capped, failure, fifo, items, message, plain, push, success,
+    capped, failure, fifo, items, message, plain, push, request, success,
 };
 
 use super::stage::Stage;
 
 const ROUNDS: usize = 60;
 
-/// One node, and what its tasks share.
+/// One node, and the state that its tasks share.
 #[derive(Clone)]
 struct Actor {
     store: PostgresStore,
@@ -38,7 +39,7 @@ impl Actor {
         ApplicationRef::Id(self.app)
     }
 
-    /// A message from before, spread over all there are.
+    /// Selects one of the earlier messages, evenly distributed.
     fn some(&self, round: usize) -> Option<HookMessageId> {
         let messages = self.messages.lock();
         messages.get(round * 7 % messages.len().max(1)).copied()
@@ -48,8 +49,8 @@ impl Actor {
         for round in 0..ROUNDS {
             let new = message(self.app);
             let id = new.id;
-            let asks = if round % 3 == 0 { vec![ask(2)] } else { Vec::new() };
-            let reply = self.store.emit(new, asks).await.expect("emitted");
+            let requests = if round % 3 == 0 { vec![request(2)] } else { Vec::new() };
+            let reply = self.store.emit(new, requests).await.expect("emitted");
             self.messages.lock().push(id);
             let ends = reply.leased.iter().flat_map(|(_, groups)| items(groups));
             let ends = ends.map(|item| success(item.token)).collect();
@@ -60,7 +61,7 @@ impl Actor {
     async fn deliver(self) {
         let mut failing = 0;
         while !self.done.load(Ordering::Relaxed) {
-            let claim = push(vec![ask(3)]);
+            let claim = push(vec![request(3)]);
             let claimed = self.store.claim_deliveries(vec![claim]).await.expect("claimed");
             let ends = items(&claimed[0].groups[0]).into_iter().map(|item| {
                 failing += 1;
@@ -117,13 +118,13 @@ impl Actor {
             let spec = JobSpec { id, kind, filter: DeliveryFilter::default() };
             self.store.start_job(&self.of_app(), spec).await.expect("started");
             for _ in 0..3 {
-                self.store.do_chores(20).await.expect("a piece is done");
+                self.store.run_background(20).await.expect("a piece is done");
             }
         }
     }
 }
 
-/// Everything that a node does at once; ends with it.
+/// Runs all operations of a node concurrently.
 async fn act(actor: &Actor) {
     let tasks: Vec<JoinHandle<()>> = vec![
         tokio::spawn(actor.clone().emit()),
@@ -160,7 +161,7 @@ async fn everything_at_once_on_two_nodes_fails_nothing_and_leaves_nothing_behind
     for endpoint in endpoints {
         bench.switch(endpoint, true).await;
     }
-    bench.chores(1_000).await;
+    bench.background(1_000).await;
     let left = "SELECT count(*) FROM hook_deliveries WHERE state < 2";
     for round in 0.. {
         let left: i64 = stage.rival.query_one(left, &[]).await.expect("counted").get(0);
@@ -168,7 +169,7 @@ async fn everything_at_once_on_two_nodes_fails_nothing_and_leaves_nothing_behind
             break;
         }
         assert!(round < 1_000, "{left} deliveries are left behind");
-        // The tests' clock stands still otherwise.
+        // Otherwise the tests' clock does not advance.
         bench.advance_ms(3).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -1,18 +1,19 @@
-//! What emits, claims and settlements touch does not grow with endpoints, backlog or the past.
+//! The buffers that emits, claims and settlements read do not grow with the number of endpoints,
+//! the backlog or past deliveries.
 
-use wakeline_testkit::hook_conformance::{ask, items, plain};
+use wakeline_testkit::hook_conformance::{items, plain, request};
 
 use super::stage::Stage;
 use crate::measured::Measured;
 
-/// A few more buffers per index descent: the indexes are a level or two higher.
+/// The additional buffers per index descent: the indexes are one or two levels higher.
 const GROWTH_MAX: i64 = 60;
 
-/// The same for each delivery of a call, and for what dead rows of indexes are met on the way: more
-/// while a snapshot of autovacuum keeps them. A scan would touch all 10,000 deliveries.
+/// The same for each delivery of a call, plus the dead index entries that are read, of which there
+/// are more while a snapshot of autovacuum keeps them. A scan would read all 10,000 deliveries.
 const GROWTH_OF_ONE_MAX: i64 = 30;
 
-/// Endpoints of the one application get names that sort by their number.
+/// The endpoints of the application have names that sort by their number.
 const ENDPOINT: &str = "('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid";
 
 const KEY: &str = "00000000-0000-0000-0000-00000000000a";
@@ -36,17 +37,17 @@ impl Store {
         Self(Measured::open(&FILLED, &prepare).await)
     }
 
-    /// Adds endpoints with a message each that was delivered, and is due again in a day.
+    /// Adds endpoints, each with one message that was delivered and is due again in a day.
     async fn endpoints(&self, from: u32, to: u32) {
         self.0.fill(&endpoints(from, to)).await;
     }
 
-    /// Adds deliveries to the first endpoint: of a state, due now.
+    /// Adds deliveries to the first endpoint, in the given state and due now.
     async fn deliveries(&self, state: u32, from: u32, to: u32) {
         self.0.fill(&deliveries(state, from, to)).await;
     }
 
-    /// Fills tables without telling the planner.
+    /// Fills tables without updating the planner's statistics.
     async fn grow(&self, sql: &str) {
         self.0.client.batch_execute(sql).await.expect("filled");
     }
@@ -95,7 +96,7 @@ fn deliveries(state: u32, from: u32, to: u32) -> String {
     )
 }
 
-/// Its name, what comes before it, and what is measured.
+/// The name of a statement, the statement to run before it, and the measured statement.
 type Statement = (&'static str, String, String);
 
 fn statements() -> Vec<Statement> {
@@ -135,7 +136,7 @@ fn statements() -> Vec<Statement> {
     all
 }
 
-/// What is done by hand, or in bulk.
+/// Administrative and bulk operations.
 fn interventions() -> Vec<(&'static str, String, String)> {
     let delivery = format!(
         "'{KEY}', NULL, '10000000-0000-0000-0000-000000000001', NULL, {{}}\
@@ -149,8 +150,9 @@ fn interventions() -> Vec<(&'static str, String, String)> {
         )
     };
     let one = "'00000000-0000-0000-0000-000000000001'";
-    let piece = "SELECT count(*) FROM hook_chores(2)";
-    // Of a type that no message has, of all endpoints; and of one, far behind the first message.
+    let piece = "SELECT count(*) FROM hook_background(2)";
+    // One job is for an event type that no message has, for all endpoints; the other is for one
+    // endpoint, far after the first message.
     let rare = job(0, "NULL, '{none}', NULL, NULL, '{}'");
     let ahead = job(2, &format!("{one}, '{{}}', NULL, NULL, '{{}}'"))
         + "; UPDATE hook_jobs SET place_message = '10000000-0000-0000-0000-000000000000', \
@@ -160,7 +162,7 @@ fn interventions() -> Vec<(&'static str, String, String)> {
         ("cancel", String::new(), cancel),
         ("resend", String::new(), resend),
         ("a job of rare messages", rare, piece.to_owned()),
-        ("a job further on", ahead, "SELECT count(*) FROM hook_chores(1)".to_owned()),
+        ("a job further on", ahead, "SELECT count(*) FROM hook_background(1)".to_owned()),
         ("a job of late messages", late.clone(), piece.to_owned()),
         ("the start of a job", String::new(), late),
     ]
@@ -186,7 +188,7 @@ async fn costs_do_not_grow_with_endpoints_backlog_or_the_past() {
     }
 }
 
-/// Calls for twenty deliveries of the first endpoint.
+/// Statements for twenty deliveries of the first endpoint.
 fn batches() -> Vec<Statement> {
     let claim = "SELECT count(*) FROM hook_claim(ARRAY[NULL]::uuid[], '{1}', '{1}', '{0}', \
          ARRAY[NULL]::bigint[], '{1}', '{20}', ARRAY(SELECT gen_random_uuid() FROM \
@@ -244,20 +246,20 @@ async fn plans_made_on_small_tables_serve_large_ones() {
 }
 
 #[tokio::test]
-async fn a_message_that_goes_at_once_writes_nothing_to_its_endpoint() {
+async fn a_message_that_is_sent_immediately_writes_nothing_to_its_endpoint() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     bench.with(plain()).await;
     let version = "SELECT xmin::text || ' at ' || ctid::text FROM hook_states";
     let mut versions = Vec::<String>::new();
     for _ in 0..3 {
-        let reply = bench.hook.emit(bench.message(), vec![ask(1)]).await.expect("stored");
+        let reply = bench.hook.emit(bench.message(), vec![request(1)]).await.expect("stored");
         let leased: Vec<_> = reply.leased.iter().flat_map(|(_, groups)| items(groups)).collect();
         assert_eq!(leased.len(), 1, "{reply:?}");
         bench.deliver(&leased[0]).await;
         versions.push(stage.rival.query_one(version, &[]).await.expect("read").get(0));
     }
-    // The first wrote when its lease ends: that is soon enough for the others.
+    // The first message wrote the end of its lease, which is early enough for the others.
     assert_eq!(versions[1..], [versions[0].clone(), versions[0].clone()]);
     stage.close().await;
 }

@@ -1,4 +1,4 @@
-//! Two transactions of webhooks at once, one of them held open at the worst moment.
+//! Two concurrent transactions of webhooks, one of which is kept open at the critical moment.
 
 use wakeline_core::{EndpointId, EndpointRef, HookLine};
 use wakeline_store::hook::{DeliveryFilter, EndpointUpdate, JobKind, UpdateOutcome};
@@ -15,7 +15,7 @@ fn to(endpoint: EndpointId) -> DeliveryFilter {
 }
 
 #[tokio::test]
-async fn cancelling_does_not_put_to_sleep_what_an_emit_under_way_needs() {
+async fn cancelling_does_not_deactivate_an_endpoint_that_a_concurrent_emit_needs() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     bench.with(plain()).await;
@@ -29,7 +29,7 @@ async fn cancelling_does_not_put_to_sleep_what_an_emit_under_way_needs() {
 }
 
 #[tokio::test]
-async fn cancelling_in_bulk_does_not_put_to_sleep_what_an_emit_under_way_needs() {
+async fn cancelling_in_bulk_does_not_deactivate_an_endpoint_that_a_concurrent_emit_needs() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     let id = bench.with(fifo(1)).await;
@@ -74,7 +74,7 @@ async fn what_is_recovered_while_its_endpoint_becomes_ordered_is_delivered() {
     let id = bench.with(plain()).await;
     let failed = bench.failed().await;
     bench.start(JobKind::Recover, to(id)).await;
-    stage.run("BEGIN; SELECT hook_chores(10)").await;
+    stage.run("BEGIN; SELECT hook_background(10)").await;
     let (hook, of) = (bench.hook.clone(), bench.of_app());
     let update = async move {
         let endpoint = EndpointRef::Id(id);
@@ -88,7 +88,7 @@ async fn what_is_recovered_while_its_endpoint_becomes_ordered_is_delivered() {
 }
 
 #[tokio::test]
-async fn an_endpoint_made_while_its_application_is_deleted_leaves_nothing() {
+async fn an_endpoint_created_while_its_application_is_deleted_is_deleted_too() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     stage
@@ -101,7 +101,7 @@ async fn an_endpoint_made_while_its_application_is_deleted_leaves_nothing() {
         .await;
     bench.hook.delete_application(&bench.of_app()).await.expect("deleted");
     stage.run("COMMIT").await;
-    bench.chores(10).await;
+    bench.background(10).await;
     for table in ["hook_applications", "hook_endpoints", "hook_states", "hook_filters"] {
         let count = format!("SELECT count(*) FROM {table}");
         let left: i64 = stage.rival.query_one(&count, &[]).await.expect("counted").get(0);
@@ -111,7 +111,7 @@ async fn an_endpoint_made_while_its_application_is_deleted_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn an_own_id_that_another_endpoint_takes_at_that_moment_is_taken() {
+async fn an_own_id_that_another_endpoint_takes_concurrently_is_taken() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     let (mine, other) = (bench.with(plain()).await, bench.with(plain()).await);
@@ -128,7 +128,7 @@ async fn an_own_id_that_another_endpoint_takes_at_that_moment_is_taken() {
 }
 
 #[tokio::test]
-async fn an_own_id_that_another_application_takes_at_that_moment_is_taken() {
+async fn an_own_id_that_another_application_takes_concurrently_is_taken() {
     let stage = Stage::open().await;
     let bench = &stage.bench;
     let other = bench.application(application(Some("other"))).await;

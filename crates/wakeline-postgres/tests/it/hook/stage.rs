@@ -1,4 +1,4 @@
-//! A store of webhooks beside a transaction that is held open at the worst moment.
+//! A store of webhooks with a concurrent transaction that is kept open at the critical moment.
 
 use std::future::Future;
 
@@ -17,7 +17,7 @@ use crate::support::eventually;
 /// A store with one application, and a connection whose transactions the test keeps open.
 pub(super) struct Stage {
     pub(super) bench: HookBench,
-    /// Those of another node on the same schema.
+    /// Options for another node on the same schema.
     pub(super) options: PostgresOptions,
     pub(super) store: PostgresStore,
     pub(super) rival: Client,
@@ -36,7 +36,7 @@ impl Stage {
         self.rival.batch_execute(sql).await.expect("the rival's statement goes through");
     }
 
-    /// The same for a statement that may be refused: what the server says then.
+    /// Runs a statement that may fail, and returns the server's error.
     pub(super) async fn try_run(&self, sql: &str) -> Result<(), String> {
         let refused = |error: tokio_postgres::Error| {
             error.as_db_error().expect("the server refuses it").message().to_owned()
@@ -44,20 +44,20 @@ impl Stage {
         self.rival.batch_execute(sql).await.map_err(refused)
     }
 
-    /// Begins a transaction that stores a message; does not commit it.
+    /// Begins a transaction that stores a message, without committing it.
     pub(super) async fn begin_emit(&self) -> HookMessageId {
         let id = HookMessageId::generate();
         self.run(&format!("BEGIN; {}", emit(self.bench.app.0, id.0))).await;
         id
     }
 
-    /// The rival's connection, as the server names it.
+    /// Returns the process id of the other connection.
     pub(super) async fn pid(&self) -> i32 {
         let row = self.rival.query_one("SELECT pg_backend_pid()", &[]).await;
         row.expect("read").get(0)
     }
 
-    /// Starts a call of the store, and waits until the rival's transaction holds it up.
+    /// Starts a call of the store, and waits until the open transaction blocks it.
     pub(super) async fn held_up<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -79,7 +79,7 @@ impl Stage {
     }
 }
 
-/// The statement that stores a message, of which nobody's ask comes along.
+/// The statement that stores a message, without requests.
 fn emit(app: Uuid, id: Uuid) -> String {
     format!(
         "SELECT count(*) FROM hook_emit(ARRAY['{id}']::uuid[], ARRAY['{app}']::uuid[], \

@@ -1,4 +1,4 @@
-//! What the actors of the hot run do, and what they write down of it.
+//! The actors of the load test: what they do, and what they record of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,15 +7,17 @@ use parking_lot::Mutex;
 use wakeline_core::{GroupName, LeaseId, QueueName, Verdict};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::{
-    Delivered, GrantedPartition, PushOutcome, QueueStore, SettleItem, SettleOutcome,
+    ClaimedPartition, Delivered, PushOutcome, QueueStore, SettleItem, SettleOutcome,
     TransactCommand, TransactOutcome,
 };
-use wakeline_testkit::conformance::{Ask, item};
-use wakeline_testkit::history::{Answer, Delivery, Extend, History, Push, Seen, Settle, Span};
+use wakeline_testkit::conformance::{ClaimSpec, item};
+use wakeline_testkit::history::{
+    CallOutcome, ClientHistory, Extend, Push, SeenDelivery, SeenMessage, Settle, Span,
+};
 
 use super::{GROUPS, PARTITIONS};
 
-/// Small, fast, and the same for the same seed.
+/// A small and fast random generator, deterministic for a seed.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -27,15 +29,15 @@ impl Dice {
     }
 }
 
-/// What all actors share.
+/// The state that all actors share.
 pub(super) struct Stage {
     pub(super) nodes: Vec<PostgresStore>,
     pub(super) queue: QueueName,
     pub(super) began: Instant,
-    pub(super) history: Mutex<History>,
+    pub(super) history: Mutex<ClientHistory>,
     pub(super) pushing: AtomicBool,
     pub(super) running: AtomicBool,
-    /// Numbers for transaction ids, never used twice.
+    /// The next number for a transaction id; numbers are never reused.
     pub(super) next: AtomicU64,
 }
 
@@ -49,7 +51,7 @@ impl Stage {
     }
 
     fn partition(&self, dice: &mut Dice) -> String {
-        // Half of the load goes to a few partitions, so that they are contended.
+        // Half of the load goes to few partitions, so that there is contention.
         let below = if dice.roll(2) == 0 { 4 } else { PARTITIONS };
         format!("p{}", dice.roll(below))
     }
@@ -70,7 +72,7 @@ impl Stage {
             pushed(item, span)
         });
         self.history.lock().pushes.extend(pushes);
-        // Sometimes the same again: nothing new may be stored, by whichever node.
+        // Sometimes the same items are pushed again, by either node: nothing new may be stored.
         if dice.roll(10) == 0 {
             let again = self.node(actor + 1).push(items).await.expect("pushed");
             for outcome in again.outcomes {
@@ -90,20 +92,20 @@ impl Stage {
         let draining = !self.pushing.load(Ordering::Relaxed);
         let batch = if draining { 50 } else { [1, 5, 30][dice.roll(3) as usize] };
         let partitions = [1, 1, 3][dice.roll(3) as usize];
-        let ask = Ask::queue(&self.queue).group(&group).batch(batch).partitions(partitions);
+        let spec = ClaimSpec::queue(&self.queue).group(&group).batch(batch).partitions(partitions);
         let requests = 1 + usize::try_from(dice.roll(3)).expect("small");
         let from = self.now();
         let node = self.node(actor);
-        let outcome = node.claim(vec![ask.line_claim(requests)]).await.expect("claimed").remove(0);
+        let outcome = node.claim(vec![spec.line_claim(requests)]).await.expect("claimed").remove(0);
         let span = Span { from, to: self.now() };
         let mut idle = true;
-        for grant in outcome.grants.into_iter().flatten() {
+        for result in outcome.results.into_iter().flatten() {
             idle = false;
-            let lease = grant.lease.expect("leased");
-            for granted in grant.partitions {
-                let held = Held { group: group.clone(), lease: lease.clone(), granted };
-                self.history.lock().deliveries.push(held.delivery(span, grant.lease_for));
-                self.treat(actor, dice, held, (draining, zombies)).await;
+            let lease = result.lease.expect("leased");
+            for claimed in result.partitions {
+                let held = Held { group: group.clone(), lease: lease.clone(), claimed };
+                self.history.lock().deliveries.push(held.delivery(span, result.lease_for));
+                zombies.extend(self.treat(actor, dice, held, draining).await);
             }
         }
         let now = self.now();
@@ -119,18 +121,19 @@ impl Stage {
         }
     }
 
-    /// Does with a delivery what consumers do.
+    /// Processes a delivery as consumers do. If the consumer crashes, returns the delivery and the
+    /// time at which the consumer settles it after all.
     async fn treat(
         &self,
         actor: u64,
         dice: &mut Dice,
         held: Held,
-        (draining, zombies): (bool, &mut Vec<(Duration, Held)>),
-    ) {
+        draining: bool,
+    ) -> Option<(Duration, Held)> {
         let fate = if draining { 100 } else { dice.roll(100) };
         match fate {
-            // Crashes; comes back when its lease is over.
-            0..2 => zombies.push((self.now() + Duration::from_millis(1100), held)),
+            // The consumer crashes and returns after its lease has ended.
+            0..2 => return Some((self.now() + Duration::from_millis(1100), held)),
             2..8 => {
                 let half = held.items(Verdict::Completed).into_iter().step_by(2).collect();
                 self.settle(actor, &held, half).await;
@@ -155,6 +158,7 @@ impl Stage {
             20..28 => self.transact(actor, dice, &held).await,
             _ => self.settle(actor + dice.roll(2), &held, held.items(Verdict::Completed)).await,
         }
+        None
     }
 
     async fn settle(&self, actor: u64, held: &Held, items: Vec<SettleItem>) {
@@ -168,17 +172,17 @@ impl Stage {
 
     async fn release(&self, actor: u64, held: &Held) {
         let mut lease = held.lease.clone();
-        lease.cursors.retain(|cursor| cursor.partition == held.granted.partition_id);
+        lease.cursors.retain(|cursor| cursor.partition == held.claimed.partition_id);
         let from = self.now();
         self.node(actor).release(vec![lease]).await.expect("released");
         let settle = Settle {
             group: held.group.to_string(),
-            partition: held.granted.partition.to_string(),
+            partition: held.claimed.partition.to_string(),
             lease: held.lease.token.to_string(),
             what: None,
             span: Span { from, to: self.now() },
-            // Whether it was still live is not told.
-            answer: Answer::Unknown,
+            // The call does not report whether the lease was still live.
+            answer: CallOutcome::Unknown,
         };
         self.history.lock().settles.push(settle);
     }
@@ -188,18 +192,18 @@ impl Stage {
         let from = self.now();
         let extension = self.node(actor).extend(held.lease.clone(), lease_for).await;
         let extension = extension.expect("extended");
-        let kept = extension.held.contains(&held.granted.partition_id);
+        let kept = extension.held.contains(&held.claimed.partition_id);
         let extend = Extend {
-            partition: held.granted.partition.to_string(),
+            partition: held.claimed.partition.to_string(),
             lease: held.lease.token.to_string(),
             lease_for,
             span: Span { from, to: self.now() },
-            answer: if kept { Answer::Ok } else { Answer::Refused },
+            answer: if kept { CallOutcome::Ok } else { CallOutcome::Refused },
         };
         self.history.lock().extends.push(extend);
     }
 
-    /// Completes all that is held and pushes as much, at once.
+    /// Completes all held messages and pushes as many, in one transaction.
     async fn transact(&self, actor: u64, dice: &mut Dice, held: &Held) {
         let pushes: Vec<_> = (0..2)
             .map(|_| {
@@ -228,58 +232,58 @@ impl Stage {
                 history.pushes.extend(
                     pushes
                         .iter()
-                        .map(|item| Push { answer: Answer::Refused, ..pushed(item, span) }),
+                        .map(|item| Push { answer: CallOutcome::Refused, ..pushed(item, span) }),
                 );
             }
         }
     }
 }
 
-/// What a consumer holds of one partition.
+/// The messages of one partition that a consumer holds.
 pub(super) struct Held {
     group: GroupName,
     lease: LeaseId,
-    granted: GrantedPartition,
+    claimed: ClaimedPartition,
 }
 
 impl Held {
     fn items(&self, verdict: Verdict) -> Vec<SettleItem> {
         let item = |message: &Delivered| SettleItem {
-            partition: self.granted.partition_id,
+            partition: self.claimed.partition_id,
             group: self.group.clone(),
             token: Some(self.lease.token),
             transaction_id: message.transaction_id.clone(),
             verdict,
             error: None,
         };
-        self.granted.messages.iter().map(item).collect()
+        self.claimed.messages.iter().map(item).collect()
     }
 
-    fn delivery(&self, span: Span, lease_for: Duration) -> Delivery {
-        let seen = |message: &Delivered| Seen {
+    fn delivery(&self, span: Span, lease_for: Duration) -> SeenDelivery {
+        let seen = |message: &Delivered| SeenMessage {
             message: message.transaction_id.to_string(),
             offset: message.offset,
         };
-        Delivery {
+        SeenDelivery {
             group: self.group.to_string(),
-            partition: self.granted.partition.to_string(),
+            partition: self.claimed.partition.to_string(),
             lease: Some(self.lease.token.to_string()),
             lease_for,
             span,
-            messages: self.granted.messages.iter().map(seen).collect(),
+            messages: self.claimed.messages.iter().map(seen).collect(),
         }
     }
 
     fn settled(&self, item: &SettleItem, outcome: &SettleOutcome, span: Span) -> Settle {
         Settle {
             group: self.group.to_string(),
-            partition: self.granted.partition.to_string(),
+            partition: self.claimed.partition.to_string(),
             lease: self.lease.token.to_string(),
             what: Some((item.transaction_id.to_string(), item.verdict)),
             span,
             answer: match outcome {
-                SettleOutcome::Settled { .. } => Answer::Ok,
-                _ => Answer::Refused,
+                SettleOutcome::Settled { .. } => CallOutcome::Ok,
+                _ => CallOutcome::Refused,
             },
         }
     }
@@ -290,6 +294,6 @@ fn pushed(item: &wakeline_store::PushItem, span: Span) -> Push {
         partition: item.partition.to_string(),
         message: item.transaction_id.to_string(),
         span,
-        answer: Answer::Ok,
+        answer: CallOutcome::Ok,
     }
 }

@@ -1,26 +1,25 @@
-//! The schemas that were read last, ready for use.
+//! A cache of the schemas that were used last.
 //!
 //! # Where it sits
-//! Behind [`EventSchema::refusal`], which stores call for each message that comes along with
-//! another write, inside its transaction: reading a schema takes much longer than checking a
-//! message against it.
+//! Behind [`EventSchema::refusal`], which stores call inside their transactions for each message
+//! that is part of another write: compiling a schema takes much longer than checking a message.
 //!
 //! # Invariants
-//! * Found by all bytes of the schemas: what is changed is read again.
-//! * At most [`CHECKED_MAX`] are kept.
+//! * The key is the complete text of the schemas, so a changed schema is compiled again.
+//! * At most [`CHECKED_MAX`] entries are kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{EventSchema, SchemaError};
 
-/// Most event types whose newest schema is kept.
+/// The maximum number of event types whose newest schema is cached.
 const CHECKED_MAX: usize = 16;
 
-/// The newest schema of an event type, or why it is of no use.
+/// The newest schema of an event type, or why it cannot be used.
 pub(super) type Newest = Result<Option<Arc<EventSchema>>, SchemaError>;
 
-/// Those that were asked for last, in front.
+/// The cached schemas, most recently used first.
 pub(super) struct Checked(Mutex<VecDeque<(Vec<u8>, Newest)>>);
 
 impl Checked {
@@ -28,12 +27,12 @@ impl Checked {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// Of an event type's schemas, which are read if they are not here.
+    /// The newest schema of an event type, which is compiled by `read` if it is not cached.
     pub(super) fn newest(&self, schemas: &[u8], read: impl FnOnce(&[u8]) -> Newest) -> Newest {
         if let Some(newest) = self.find(schemas) {
             return newest;
         }
-        // Others go on meanwhile: two may read the same.
+        // The lock is not held meanwhile: two callers may compile the same schema.
         let newest = read(schemas);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_front((schemas.to_vec(), newest.clone()));
@@ -56,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_read_once_until_many_others_were_asked_for() {
+    fn schemas_are_compiled_once_while_they_are_cached() {
         let (checked, mut reads) = (Checked::new(), 0);
-        let mut ask = |n: usize| {
+        let mut request = |n: usize| {
             let schemas = format!(r#"{{"1": {{"title": "{n}"}}}}"#);
             let newest = checked.newest(schemas.as_bytes(), |schemas| {
                 reads += 1;
@@ -67,17 +66,17 @@ mod tests {
             assert!(newest.is_ok_and(|schema| schema.is_some()));
             reads
         };
-        assert_eq!([ask(0), ask(0), ask(0)], [1; 3], "it was read before");
+        assert_eq!([request(0), request(0), request(0)], [1; 3], "it is cached");
         for n in 1..CHECKED_MAX {
-            assert_eq!([ask(n), ask(0)], [n + 1; 2], "those asked for last are kept");
+            assert_eq!([request(n), request(0)], [n + 1; 2], "recently used schemas are kept");
         }
-        assert_eq!(ask(CHECKED_MAX), CHECKED_MAX + 1);
-        assert_eq!(ask(0), CHECKED_MAX + 1, "there is capacity for it");
-        assert_eq!(ask(1), CHECKED_MAX + 2, "nobody asked for it for the longest time");
+        assert_eq!(request(CHECKED_MAX), CHECKED_MAX + 1);
+        assert_eq!(request(0), CHECKED_MAX + 1, "it was used recently");
+        assert_eq!(request(1), CHECKED_MAX + 2, "the least recently used one was evicted");
     }
 
     #[test]
-    fn schemas_that_are_of_no_use_are_read_once() {
+    fn invalid_schemas_are_compiled_once() {
         let (checked, mut reads) = (Checked::new(), 0);
         for _ in 0..3 {
             let newest = checked.newest(b"7", |schemas| {

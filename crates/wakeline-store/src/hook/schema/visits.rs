@@ -1,44 +1,45 @@
-//! How often a schema may lead to a check of one value of a payload.
+//! An upper bound for the number of checks that a schema causes for one value of a payload.
 //!
 //! # Where it sits
-//! Called when a schema is read, before it is compiled. The validator follows each reference
-//! wherever it stands: thirty definitions that each refer twice to the next are 2^30 checks. What
-//! a reference leads to is found by [`super::places`].
+//! Called when a schema is read, before it is compiled. The validator follows every reference each
+//! time it meets one: thirty definitions that each refer twice to the next cause 2^30 checks.
+//! References are resolved by [`super::scopes`].
 //!
 //! # Invariants
-//! * What is counted is never less than what the validator does: a keyword that is not known here
-//!   counts as one that checks the same value, and a reference that may mean several places counts
-//!   as all of them. A reference that leads nowhere is refused.
-//! * It takes a bounded time itself: see [`STEPS_MAX`] and [`LEVELS_MAX`].
+//! * The count is never less than what the validator does: an unknown keyword counts as one that
+//!   checks the same value, and a reference that may have several targets counts as all of them. A
+//!   reference without a target is refused.
+//! * Counting takes a limited time itself: see [`STEPS_MAX`] and [`LEVELS_MAX`].
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use super::SchemaError;
-use super::places::{Document, Node, NodeKey, Places, values};
+use super::scopes::{Document, SchemaNode, SchemaNodeKey, SchemaScopes, values};
 
 #[cfg(test)]
 mod tests;
 
-/// Most checks of one value and of those that contain it.
+/// The maximum number of checks of one value together with the values that contain it.
 pub(super) const VISITS_MAX: u64 = 100_000;
-/// How deep the payloads may be nested that every schema must be able to check.
+/// The nesting depth of payloads that every schema must be able to check.
 const NESTED_MIN: usize = 4;
-/// How deep JSON may be nested at all.
+/// The maximum nesting depth of JSON in general.
 const NESTED_MAX: usize = 128;
-/// Most schemas inside each other, with those that are referred to: the validator calls itself for
-/// each.
+/// The maximum nesting depth of schemas, including schemas that are entered by reference: the
+/// validator calls itself for each.
 const LEVELS_MAX: usize = 512;
-/// Most schemas, keywords and references that are looked at for one depth of payloads.
+/// The maximum number of schemas, keywords and references that are examined for one nesting depth
+/// of payloads.
 const STEPS_MAX: usize = 500_000;
 
-/// How deep payloads may be nested so that a schema takes no more than [`VISITS_MAX`] checks of
-/// each value. A schema that refers to itself in several places takes more on each level.
+/// The nesting depth of payloads up to which a schema takes no more than [`VISITS_MAX`] checks of
+/// each value. A schema that refers to itself in several places takes more checks on each level.
 pub(super) fn nested_max(schema: &Value) -> Result<usize, SchemaError> {
     let document = Document::new(schema)?;
-    let (places, root) = Places::new(&document);
-    let mut visits = Visits { places, known: HashMap::new(), steps: 0, level: 0 };
+    let (scopes, root) = SchemaScopes::new(&document);
+    let mut visits = Visits { scopes, known: HashMap::new(), steps: 0, level: 0 };
     let mut nested = NESTED_MAX;
     loop {
         match visits.of_root(root, nested) {
@@ -49,47 +50,48 @@ pub(super) fn nested_max(schema: &Value) -> Result<usize, SchemaError> {
     }
 }
 
-/// What the validator looks at a schema for.
+/// The purpose for which the validator checks a value against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
-    /// Whether a value fits.
+    /// To find out whether the value matches.
     IsValid,
-    /// Why it does not.
+    /// To find out why the value does not match.
     Reasons,
-    /// Which properties and items of it the schema has evaluated: for `unevaluatedProperties` and
-    /// `unevaluatedItems` of a schema that contains this one, and of this one.
+    /// To find out which of the value's properties and items the schema has evaluated, for
+    /// `unevaluatedProperties` and `unevaluatedItems` of this schema or of one that contains it.
     Marks,
 }
 
-/// A look at a schema, for a value with so many levels below it.
+/// A check of a value against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Look {
+struct Check {
     purpose: Purpose,
+    /// How many levels of nesting the value has below it.
     nested: usize,
 }
 
 /// Counts the visits of schemas.
 struct Visits<'r> {
-    places: Places<'r>,
-    /// How many, or `None` while they are counted.
-    known: HashMap<(NodeKey, Look), Option<u64>>,
+    scopes: SchemaScopes<'r>,
+    /// The counts so far; `None` for a check that is being counted.
+    known: HashMap<(SchemaNodeKey, Check), Option<u64>>,
     steps: usize,
     level: usize,
 }
 
 impl<'r> Visits<'r> {
-    fn of_root(&mut self, root: Node<'r>, nested: usize) -> Result<u64, SchemaError> {
+    fn of_root(&mut self, root: SchemaNode<'r>, nested: usize) -> Result<u64, SchemaError> {
         self.known.clear();
         (self.steps, self.level) = (0, 0);
-        self.of(root, Look { purpose: Purpose::Reasons, nested })
+        self.of(root, Check { purpose: Purpose::Reasons, nested })
     }
 
-    fn of(&mut self, node: Node<'r>, look: Look) -> Result<u64, SchemaError> {
+    fn of(&mut self, node: SchemaNode<'r>, check: Check) -> Result<u64, SchemaError> {
         self.step()?;
         let Value::Object(fields) = node.schema else {
-            return self.of_all(values(node.schema), node.place, look);
+            return self.of_all(values(node.schema), node.scope, check);
         };
-        let key = (node.key(), look);
+        let key = (node.key(), check);
         match self.known.get(&key) {
             Some(Some(visits)) => return Ok(*visits),
             Some(None) => return Err(SchemaError::Endless),
@@ -98,13 +100,13 @@ impl<'r> Visits<'r> {
         }
         self.known.insert(key, None);
         self.level += 1;
-        let mut visits = 1 + self.of_same(fields, node.place, look)?;
-        if let Some(nested) = look.nested.checked_sub(1) {
-            visits += self.of_inner(fields, node.place, Look { nested, ..look })?;
+        let mut visits = 1 + self.of_same(fields, node.scope, check)?;
+        if let Some(nested) = check.nested.checked_sub(1) {
+            visits += self.of_inner(fields, node.scope, Check { nested, ..check })?;
         }
         let is_unevaluated = |keyword: &String| keyword.starts_with("unevaluated");
-        if look.purpose != Purpose::Marks && fields.keys().any(is_unevaluated) {
-            visits += self.of(node, Look { purpose: Purpose::Marks, ..look })?;
+        if check.purpose != Purpose::Marks && fields.keys().any(is_unevaluated) {
+            visits += self.of(node, Check { purpose: Purpose::Marks, ..check })?;
         }
         if visits > VISITS_MAX {
             return Err(SchemaError::TooManyChecks);
@@ -119,57 +121,58 @@ impl<'r> Visits<'r> {
         if self.steps > STEPS_MAX { Err(SchemaError::TooManyChecks) } else { Ok(()) }
     }
 
-    /// Of a schema below one that stands at a place.
+    /// Counts the visits of a subschema of a schema in the given scope.
     fn of_below(
         &mut self,
         schema: &'r Value,
-        place: usize,
-        look: Look,
+        scope: usize,
+        check: Check,
     ) -> Result<u64, SchemaError> {
-        let node = self.places.enter(schema, place);
-        self.of(node, look)
+        let node = self.scopes.enter(schema, scope);
+        self.of(node, check)
     }
 
     fn of_all(
         &mut self,
         schemas: impl IntoIterator<Item = &'r Value>,
-        place: usize,
-        look: Look,
+        scope: usize,
+        check: Check,
     ) -> Result<u64, SchemaError> {
         let mut visits = 0;
         for schema in schemas {
-            visits += self.of_below(schema, place, look)?;
+            visits += self.of_below(schema, scope, check)?;
         }
         Ok(visits)
     }
 
-    /// By keywords that look at the same value.
+    /// Counts the visits by keywords that check the same value.
     fn of_same(
         &mut self,
         fields: &'r Map<String, Value>,
-        place: usize,
-        look: Look,
+        scope: usize,
+        check: Check,
     ) -> Result<u64, SchemaError> {
         let mut visits = 0;
         for (keyword, value) in fields {
             self.step()?;
             match (keyword.as_str(), value) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(_)) => {
-                    let targets = self.places.targets(keyword, Node { schema: value, place })?;
+                    let targets =
+                        self.scopes.targets(keyword, SchemaNode { schema: value, scope })?;
                     for target in targets.iter() {
-                        visits += self.of(*target, look)?;
+                        visits += self.of(*target, check)?;
                     }
                 }
                 ("$defs" | "definitions" | "const" | "default" | "enum" | "examples", _) => {}
                 (keyword, _) if is_inner(keyword) => {}
                 (keyword, _) => {
-                    for purpose in purposes(keyword, look.purpose) {
-                        let look = Look { purpose: *purpose, ..look };
+                    for purpose in purposes(keyword, check.purpose) {
+                        let check = Check { purpose: *purpose, ..check };
                         visits += match keyword {
                             "dependencies" | "dependentSchemas" => {
-                                self.of_all(values(value), place, look)?
+                                self.of_all(values(value), scope, check)?
                             }
-                            _ => self.of_below(value, place, look)?,
+                            _ => self.of_below(value, scope, check)?,
                         };
                     }
                 }
@@ -178,40 +181,41 @@ impl<'r> Visits<'r> {
         Ok(visits)
     }
 
-    /// By keywords that look at what is in the value, which has so many levels below it.
+    /// Counts the visits by keywords that check the values inside the value.
     fn of_inner(
         &mut self,
         fields: &'r Map<String, Value>,
-        place: usize,
-        look: Look,
+        scope: usize,
+        check: Check,
     ) -> Result<u64, SchemaError> {
         let mut visits = 0;
-        let is_mark = look.purpose == Purpose::Marks;
-        let look = if is_mark { Look { purpose: Purpose::IsValid, ..look } } else { look };
+        let is_mark = check.purpose == Purpose::Marks;
+        let check = if is_mark { Check { purpose: Purpose::IsValid, ..check } } else { check };
         for keyword in ["contains", "unevaluatedItems", "unevaluatedProperties"] {
-            visits += self.of_all(fields.get(keyword), place, look)?;
+            visits += self.of_all(fields.get(keyword), scope, check)?;
         }
         if is_mark {
-            // The other keywords mark by the names and places of what is in the value.
+            // The other keywords mark properties by name and items by position.
             return Ok(visits);
         }
         let patterns = fields.get("patternProperties").map(values);
-        visits += self.of_all(patterns.into_iter().flatten(), place, look)?;
-        // At most one of a keyword, and only one of these keywords, is for the same inner value.
+        visits += self.of_all(patterns.into_iter().flatten(), scope, check)?;
+        // An inner value is checked by only one of these keywords, and by at most one of its
+        // schemas.
         let mut most = 0;
         for keyword in ["additionalItems", "additionalProperties", "propertyNames"] {
             if let Some(schema) = fields.get(keyword) {
-                most = most.max(self.of_below(schema, place, look)?);
+                most = most.max(self.of_below(schema, scope, check)?);
             }
         }
         for keyword in ["items", "prefixItems", "properties"] {
             match fields.get(keyword) {
                 Some(schema @ Value::Object(_)) if keyword == "items" => {
-                    most = most.max(self.of_below(schema, place, look)?);
+                    most = most.max(self.of_below(schema, scope, check)?);
                 }
                 Some(schemas) => {
                     for schema in values(schemas) {
-                        most = most.max(self.of_below(schema, place, look)?);
+                        most = most.max(self.of_below(schema, scope, check)?);
                     }
                 }
                 None => {}
@@ -221,8 +225,8 @@ impl<'r> Visits<'r> {
     }
 }
 
-/// What the validator looks at the schemas of a keyword for, each after the other, while it looks
-/// for a purpose at the schema in which the keyword stands.
+/// The purposes, in order, for which the validator checks the schemas of a keyword while it checks
+/// the schema that contains the keyword for the given purpose.
 fn purposes(keyword: &str, purpose: Purpose) -> &'static [Purpose] {
     use Purpose::{IsValid, Marks, Reasons};
     match (purpose, keyword) {
@@ -235,7 +239,7 @@ fn purposes(keyword: &str, purpose: Purpose) -> &'static [Purpose] {
     }
 }
 
-/// Whether a keyword checks what is in a value, and not the value.
+/// Whether a keyword checks the values inside a value, and not the value itself.
 fn is_inner(keyword: &str) -> bool {
     matches!(
         keyword,

@@ -1,30 +1,31 @@
-//! "Interventions".
+//! Interventions: suspending, resuming, terminating, deleting and pruning instances.
 
 use std::collections::BTreeMap;
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
-    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
+    PruneReport, RetriedBatch, RetryPosition, Suspension, TerminateInstance, Unclaimed,
+    UnclaimedWork,
 };
 
-use super::state::{Execution, Flow, Instance};
+use super::state::{OracleExecution, OracleFlow, OracleInstance};
 
-impl Flow {
+impl OracleFlow {
     pub(super) fn suspend(
         &mut self,
         name: &InstanceId,
         suspension: Suspension,
         now: Timestamp,
     ) -> bool {
-        let Some(lane) = self.lane_mut(name) else { return false };
-        let goes_on = lane.is_pending() || (lane.instance.is_some() && !lane.has_ended());
-        if !goes_on || lane.suspended.is_some() {
+        let Some(mailbox) = self.lane_mut(name) else { return false };
+        let goes_on = mailbox.is_pending() || (mailbox.instance.is_some() && !mailbox.has_ended());
+        if !goes_on || mailbox.suspended.is_some() {
             return false;
         }
-        lane.suspended = Some(suspension);
-        let live = lane.live_lease(now).is_some();
-        lane.end_lease(live);
+        mailbox.suspended = Some(suspension);
+        let live = mailbox.live_lease(now).is_some();
+        mailbox.end_lease(live);
         true
     }
 
@@ -34,55 +35,57 @@ impl Flow {
         suspension: Suspension,
         now: Timestamp,
     ) -> bool {
-        let Some(name) = self.held_lane(token, now).map(|lane| lane.name.clone()) else {
+        let Some(name) = self.held_lane(token, now).map(|mailbox| mailbox.name.clone()) else {
             return false;
         };
         self.suspend(&name, suspension, now)
     }
 
     pub(super) fn resume(&mut self, name: &InstanceId, now: Timestamp) -> (bool, Vec<FlowChange>) {
-        let resumed = self.lane_mut(name).and_then(|lane| lane.suspended.take()).is_some();
-        let change = self.lane(name).and_then(|lane| lane.change(now)).filter(|_| resumed);
+        let resumed = self.lane_mut(name).and_then(|mailbox| mailbox.suspended.take()).is_some();
+        let change = self.lane(name).and_then(|mailbox| mailbox.change(now)).filter(|_| resumed);
         (resumed, change.into_iter().collect())
     }
 
-    /// One at a time.
+    /// Retries one instance per call.
     pub(super) fn retry_mismatched(
         &mut self,
         capabilities: &Capabilities,
-        after: Option<RetryPlace>,
+        after: Option<RetryPosition>,
         now: Timestamp,
-    ) -> RetriedPiece {
+    ) -> RetriedBatch {
         let first = after.map_or(i64::MIN, |place| place.lane + 1);
-        for (id, lane) in self.lanes.range_mut(first..) {
-            let mismatch = matches!(lane.suspended, Some(Suspension::Mismatch { .. }));
-            let capability = lane.capability.as_ref();
+        for (id, mailbox) in self.lanes.range_mut(first..) {
+            let mismatch = matches!(mailbox.suspended, Some(Suspension::Mismatch { .. }));
+            let capability = mailbox.capability.as_ref();
             if mismatch && capability.is_some_and(|needed| capabilities.allow(needed)) {
-                lane.suspended = None;
-                let changes = lane.change(now).into_iter().collect();
-                let next = Some(RetryPlace { capability: 0, lane: *id });
-                return RetriedPiece { count: 1, changes, next };
+                mailbox.suspended = None;
+                let changes = mailbox.change(now).into_iter().collect();
+                let next = Some(RetryPosition { capability: 0, lane: *id });
+                return RetriedBatch { count: 1, changes, next };
             }
         }
-        RetriedPiece::default()
+        RetriedBatch::default()
     }
 
     pub(super) fn unclaimed(&self, find: &FindUnclaimed, now: Timestamp) -> Vec<Unclaimed> {
-        let asked = |instance: &InstanceId| {
+        let requested = |instance: &InstanceId| {
             find.instances.as_ref().is_none_or(|instances| instances.contains(instance))
         };
         let mut found = Vec::new();
-        for lane in self.lanes.values().filter(|lane| asked(&lane.name) && !lane.has_ended()) {
-            if let (Some(capability), Some(since)) = (&lane.capability, lane.due_at(now)) {
-                let what = UnclaimedWhat::Turn(capability.clone());
-                found.push((None, Unclaimed { instance: lane.name.clone(), what, since }));
+        for mailbox in
+            self.lanes.values().filter(|mailbox| requested(&mailbox.name) && !mailbox.has_ended())
+        {
+            if let (Some(capability), Some(since)) = (&mailbox.capability, mailbox.due_at(now)) {
+                let what = UnclaimedWork::Turn(capability.clone());
+                found.push((None, Unclaimed { instance: mailbox.name.clone(), what, since }));
             }
         }
         for work in self.work.values() {
             let instance = self.lanes[&work.lane].name.clone();
             let since = work.lease.map_or(work.visible_at, |lease| lease.until);
-            let what = UnclaimedWhat::Work(work.key, work.route.clone());
-            if asked(&instance) {
+            let what = UnclaimedWork::Work(work.key, work.route.clone());
+            if requested(&instance) {
                 found.push((Some(work.key), Unclaimed { instance, what, since }));
             }
         }
@@ -109,13 +112,13 @@ impl Flow {
         let Some(id) = self.names.get(&command.instance).copied() else {
             return (false, Vec::new());
         };
-        let told = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
-        let lane = self.lanes.get_mut(&id).expect("a name has its lane");
-        if let Some(birth) = command.birth {
-            if !lane.is_pending() {
+        let ended = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+        let mailbox = self.lanes.get_mut(&id).expect("each name has a mailbox");
+        if let Some(new_instance) = command.new_instance {
+            if !mailbox.is_pending() {
                 return (false, Vec::new());
             }
-            let execution = Execution {
+            let execution = OracleExecution {
                 version: None,
                 state: InstanceState::Running,
                 output: None,
@@ -123,12 +126,12 @@ impl Flow {
                 started_at: now,
                 ended_at: None,
             };
-            let mut instance = Instance::born(birth, now);
+            let mut instance = OracleInstance::new(new_instance, now);
             instance.executions.insert(1, execution);
-            lane.instance = Some(instance);
+            mailbox.instance = Some(instance);
         }
-        let goes_on = |instance: &&mut Instance| !instance.state.is_ended();
-        let Some(instance) = lane.instance.as_mut().filter(goes_on) else {
+        let goes_on = |instance: &&mut OracleInstance| !instance.state.is_ended();
+        let Some(instance) = mailbox.instance.as_mut().filter(goes_on) else {
             return (false, Vec::new());
         };
         if let Some(execution) = instance.executions.values_mut().next_back() {
@@ -138,40 +141,44 @@ impl Flow {
         }
         instance.merge_kv();
         instance.end(command.state, Some(command.output), now);
-        lane.end_lease(false);
-        lane.suspended = None;
-        lane.messages.clear();
+        mailbox.end_lease(false);
+        mailbox.suspended = None;
+        mailbox.messages.clear();
         self.work.retain(|_, work| work.lane != id);
         let stored = command.messages.into_iter().map(|message| self.store(message, now).1);
         let touched: Vec<_> = stored.collect::<Vec<_>>().into_iter().flatten().collect();
-        let mut changes = vec![told];
+        let mut changes = vec![ended];
         changes.extend(self.turn_changes(&touched, now));
         (true, changes)
     }
 
     pub(super) fn delete(&mut self, command: &DeleteInstances) -> DeleteReport {
-        let mut doomed: Vec<InstanceId> = Vec::new();
+        let mut chosen: Vec<InstanceId> = Vec::new();
         for name in &command.instances {
-            let lane = self.lane(name);
-            // By force, also messages that wait for an instance that was never started.
-            let early = lane.is_some_and(|lane| {
-                command.force && lane.instance.is_none() && !lane.messages.is_empty()
+            let mailbox = self.lane(name);
+            // With `force`, also delete messages that wait for an instance that was never started.
+            let early = mailbox.is_some_and(|mailbox| {
+                command.force && mailbox.instance.is_none() && !mailbox.messages.is_empty()
             });
-            if !early && !lane.is_some_and(|lane| lane.instance.is_some() || lane.is_pending()) {
+            if !early
+                && !mailbox
+                    .is_some_and(|mailbox| mailbox.instance.is_some() || mailbox.is_pending())
+            {
                 continue;
             }
-            // A pending child that somebody else has started, too, tells them at its first turn.
+            // A pending child that was also started by another caller stays: its first turn informs
+            // that caller.
             let follows = |child: &InstanceId| !command.force || self.starts(child) <= 1;
             for one in self.family(name, follows) {
-                if !doomed.contains(&one) {
-                    doomed.push(one);
+                if !chosen.contains(&one) {
+                    chosen.push(one);
                 }
             }
         }
         if !command.force {
             let refused = DeleteReport {
-                running: self.not_ended(&doomed),
-                orphans: self.orphans(&command.instances, &doomed),
+                running: self.not_ended(&chosen),
+                orphans: self.orphans(&command.instances, &chosen),
                 ..DeleteReport::default()
             };
             if !refused.running.is_empty() || !refused.orphans.is_empty() {
@@ -179,37 +186,38 @@ impl Flow {
             }
         }
         let mut report = DeleteReport::default();
-        for name in doomed {
+        for name in chosen {
             self.delete_one(&name, &mut report);
         }
         report
     }
 
-    /// How many starts wait for an instance that is pending.
+    /// Counts the start messages of an instance that is pending.
     fn starts(&self, name: &InstanceId) -> usize {
-        let pending = self.lane(name).filter(|lane| lane.is_pending());
-        let messages = pending.into_iter().flat_map(|lane| lane.messages.values());
+        let pending = self.lane(name).filter(|mailbox| mailbox.is_pending());
+        let messages = pending.into_iter().flat_map(|mailbox| mailbox.messages.values());
         messages.filter(|message| message.starts).count()
     }
 
-    /// Notes that somebody waits for how an instance ends.
+    /// Records that a client waits for the outcome of an instance.
     pub(super) fn note_watched(&mut self, name: &InstanceId) {
-        if let Some(lane) = self.lane_mut(name) {
-            lane.watched = true;
+        if let Some(mailbox) = self.lane_mut(name) {
+            mailbox.watched = true;
         }
     }
 
     fn not_ended(&self, names: &[InstanceId]) -> Vec<InstanceId> {
-        let goes_on = |name: &&InstanceId| self.lane(name).is_some_and(|lane| !lane.has_ended());
+        let goes_on =
+            |name: &&InstanceId| self.lane(name).is_some_and(|mailbox| !mailbox.has_ended());
         names.iter().filter(goes_on).cloned().collect()
     }
 
-    /// Those whose parent exists and stays.
-    fn orphans(&self, named: &[InstanceId], doomed: &[InstanceId]) -> Vec<InstanceId> {
+    /// Returns the instances whose parent exists and is not deleted.
+    fn orphans(&self, named: &[InstanceId], chosen: &[InstanceId]) -> Vec<InstanceId> {
         let stays = |name: &&InstanceId| {
             let parent = self.instance_of(name).and_then(|instance| instance.parent.as_ref());
             parent.is_some_and(|(parent, _)| {
-                self.instance_of(parent).is_some() && !doomed.contains(parent)
+                self.instance_of(parent).is_some() && !chosen.contains(parent)
             })
         };
         named.iter().filter(stays).cloned().collect()
@@ -218,21 +226,21 @@ impl Flow {
     fn delete_one(&mut self, name: &InstanceId, report: &mut DeleteReport) {
         let id = self.names[name];
         let work = self.work.values().filter(|work| work.lane == id).count();
-        let lane = self.remove_lane(name);
+        let mailbox = self.remove_lane(name);
         report.instances += 1;
-        if lane.watched && !lane.has_ended() {
+        if mailbox.watched && !mailbox.has_ended() {
             report.watched.push(name.clone());
         }
-        report.messages += (lane.messages.len() + work) as u64;
-        let executions = lane.instance.map(|instance| instance.executions).unwrap_or_default();
+        report.messages += (mailbox.messages.len() + work) as u64;
+        let executions = mailbox.instance.map(|instance| instance.executions).unwrap_or_default();
         report.executions += executions.len() as u64;
-        report.events += executions.values().map(Execution::events).sum::<u64>();
+        report.events += executions.values().map(OracleExecution::events).sum::<u64>();
     }
 
-    fn remove_lane(&mut self, name: &InstanceId) -> super::state::Lane {
+    fn remove_lane(&mut self, name: &InstanceId) -> super::state::OracleMailbox {
         let id = self.names.remove(name).expect("it was just found");
         self.work.retain(|_, work| work.lane != id);
-        self.lanes.remove(&id).expect("a name has its lane")
+        self.lanes.remove(&id).expect("each name has a mailbox")
     }
 
     pub(super) fn delete_matching(&mut self, filter: &InstanceFilter) -> DeleteReport {
@@ -253,10 +261,10 @@ impl Flow {
         report
     }
 
-    /// Instances that a filter speaks of, those that ended first in front.
+    /// Returns the instances that match a filter, in the order in which they ended.
     fn matching(&self, filter: &InstanceFilter) -> Vec<InstanceId> {
         let mut found: Vec<_> = (self.lanes.values())
-            .filter_map(|lane| Some((lane.instance.as_ref()?.ended_at, lane.name.clone())))
+            .filter_map(|mailbox| Some((mailbox.instance.as_ref()?.ended_at, mailbox.name.clone())))
             .filter(|(ended_at, name)| {
                 let before = |before| ended_at.is_some_and(|ended_at| ended_at < before);
                 filter.instances.as_ref().is_none_or(|named| named.contains(name))
@@ -274,8 +282,8 @@ impl Flow {
                 break;
             }
             let before = report.executions;
-            let lane = self.lane_mut(&name).expect("it was just found");
-            let instance = lane.instance.as_mut().expect("it was just found");
+            let mailbox = self.lane_mut(&name).expect("it was just found");
+            let instance = mailbox.instance.as_mut().expect("it was just found");
             let keep = options.keep_last.unwrap_or(1).max(1) as usize;
             let old: Vec<u64> = instance.executions.keys().rev().skip(keep).copied().collect();
             for number in old {

@@ -1,4 +1,4 @@
-//! "Committing a turn": everything that a turn did, or nothing.
+//! Committing a turn: everything that the turn did is applied, or nothing.
 
 use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
 use wakeline_store::StoreError;
@@ -7,46 +7,46 @@ use wakeline_store::flow::{
     TurnReply,
 };
 
-use super::state::{Execution, Flow, Instance, KvValue, Lane};
-use crate::oracle::state::State;
+use super::state::{KvValue, OracleExecution, OracleFlow, OracleInstance, OracleMailbox};
+use crate::oracle::state::OracleState;
 
-impl State {
+impl OracleState {
     pub(in crate::oracle) fn commit_turn(
         &mut self,
         commit: TurnCommit,
         now: Timestamp,
     ) -> Result<TurnReply, StoreError> {
-        let Some(lane) = self.flow.held_lane(commit.token, now) else {
+        let Some(mailbox) = self.flow.held_lane(commit.token, now) else {
             return Ok(refused(TurnOutcome::Stale));
         };
-        lane.check_birth(&commit)?;
-        if let Some(last_event) = lane.conflict(&commit) {
+        mailbox.check_birth(&commit)?;
+        if let Some(last_event) = mailbox.conflict(&commit) {
             return Ok(refused(TurnOutcome::Conflict { last_event }));
         }
         let id = commit.token.lane;
         let before = self.flow.claimable_lanes(now);
         let mut changes = Vec::new();
-        if lane.tells_outcome(&commit) {
-            changes.push(FlowChange::now(FlowWhat::Outcome(lane.name.clone())));
+        if mailbox.changes_outcome(&commit) {
+            changes.push(FlowChange::now(FlowWhat::Outcome(mailbox.name.clone())));
         }
         self.flow.lanes.get_mut(&id).expect("it is held").record(&commit, now);
         let fresh = self.flow.commit_work(id, &commit, now);
         let mut touched = vec![id];
         let mut messages = Vec::new();
         for envelope in &commit.messages {
-            let (outcome, lane) = self.flow.store(envelope.clone(), now);
+            let (outcome, mailbox) = self.flow.store(envelope.clone(), now);
             messages.push(outcome);
-            touched.extend(lane);
+            touched.extend(mailbox);
         }
         self.flow.settle_lane(&commit, now);
         let pushed = self.push(commit.pushes, now);
-        let turns = self.flow.born_turns(&before, &touched, &commit.turn_requests, now);
-        let work = self.flow.born_work(&fresh, &commit.work_requests, now);
+        let turns = self.flow.lease_turns_on_insert(&before, &touched, &commit.turn_requests, now);
+        let work = self.flow.lease_work_on_insert(&fresh, &commit.work_requests, now);
         changes.extend(self.flow.turn_changes(&touched, now));
         changes.extend(self.flow.work_changes(&fresh, now));
         let (mut emits, mut hook_changes) = (Vec::new(), Vec::new());
         for message in commit.emits {
-            let reply = self.hook.emit_along(message, now);
+            let reply = self.hook.emit_piggybacked(message, now);
             emits.push(reply.outcome);
             hook_changes.extend(reply.changes);
         }
@@ -67,59 +67,60 @@ fn refused(outcome: TurnOutcome) -> TurnReply {
     }
 }
 
-impl Flow {
-    /// The lane that a token leases, if the lease is live.
-    pub(super) fn held_lane(&self, token: FlowToken, now: Timestamp) -> Option<&Lane> {
-        let lane = self.lanes.get(&token.lane).filter(|_| token.work.is_none())?;
-        lane.live_lease(now).filter(|lease| lease.key == token.key)?;
-        Some(lane)
+impl OracleFlow {
+    /// Returns the mailbox that a token leases, if the lease is live.
+    pub(super) fn held_lane(&self, token: FlowToken, now: Timestamp) -> Option<&OracleMailbox> {
+        let mailbox = self.lanes.get(&token.lane).filter(|_| token.work.is_none())?;
+        mailbox.live_lease(now).filter(|lease| lease.key == token.key)?;
+        Some(mailbox)
     }
 
-    /// Inserts and takes back work. Returns what is new.
-    fn commit_work(&mut self, lane: i64, commit: &TurnCommit, now: Timestamp) -> Vec<i64> {
+    /// Inserts and cancels work. Returns the ids of new work.
+    fn commit_work(&mut self, mailbox: i64, commit: &TurnCommit, now: Timestamp) -> Vec<i64> {
         let mut fresh = Vec::new();
         for work in &commit.work {
-            fresh.extend(self.insert_work(lane, work.clone(), now));
+            fresh.extend(self.insert_work(mailbox, work.clone(), now));
         }
         let cancelled = &commit.cancelled_work;
-        self.work.retain(|_, work| work.lane != lane || !cancelled.contains(&work.key));
+        self.work.retain(|_, work| work.lane != mailbox || !cancelled.contains(&work.key));
         if commit.clear {
-            self.work.retain(|_, work| work.lane != lane);
+            self.work.retain(|_, work| work.lane != mailbox);
         }
         fresh
     }
 
-    /// Rules 7 to 10: what the turn took and took back goes, the lease ends.
+    /// Applies rules 7 to 10: removes the messages that the turn took or cancelled, and ends the
+    /// lease.
     fn settle_lane(&mut self, commit: &TurnCommit, now: Timestamp) {
-        let lane = self.lanes.get_mut(&commit.token.lane).expect("it is held");
+        let mailbox = self.lanes.get_mut(&commit.token.lane).expect("it is held");
         let own = Some(commit.token.key);
-        lane.messages.retain(|_, message| {
+        mailbox.messages.retain(|_, message| {
             let cancelled = message.key.is_some_and(|key| commit.cancelled_messages.contains(&key));
             message.held_by != own && !cancelled
         });
-        lane.end_lease(false);
-        lane.finish(commit, now);
+        mailbox.end_lease(false);
+        mailbox.finish(commit, now);
         if commit.clear {
-            lane.messages.clear();
+            mailbox.messages.clear();
         }
     }
 }
 
-impl Lane {
-    /// Rule 3: without an instance there is nowhere to write to.
+impl OracleMailbox {
+    /// Applies rule 3: a commit without an instance cannot write.
     fn check_birth(&self, commit: &TurnCommit) -> Result<(), StoreError> {
         let writes = commit.history.is_some()
             || !commit.status.is_empty()
             || !commit.kv.is_empty()
             || commit.end != ExecutionEnd::Open;
-        if writes && self.instance.is_none() && commit.birth.is_none() {
+        if writes && self.instance.is_none() && commit.new_instance.is_none() {
             let reason = format!("is missing: there is no instance {}", self.name);
-            return Err(StoreError::Invalid { field: "birth", reason });
+            return Err(StoreError::Invalid { field: "new_instance", reason });
         }
         Ok(())
     }
 
-    /// Rule 2: the last event, if the new ones do not follow it.
+    /// Applies rule 2: returns the last event if the new events do not follow it.
     fn conflict(&self, commit: &TurnCommit) -> Option<u64> {
         let first = commit.history.as_ref()?.first;
         let executions = self.instance.as_ref().map(|instance| &instance.executions);
@@ -128,24 +129,26 @@ impl Lane {
         (first != last_event + 1).then_some(last_event)
     }
 
-    /// Rule 13. A pending instance that comes to be has changed its state.
-    fn tells_outcome(&self, commit: &TurnCommit) -> bool {
-        let born = self.instance.is_none() && commit.birth.is_some();
+    /// Applies rule 13: returns whether watchers are notified. The creation of a pending instance
+    /// is a change of its state.
+    fn changes_outcome(&self, commit: &TurnCommit) -> bool {
+        let created = self.instance.is_none() && commit.new_instance.is_some();
         let ended = matches!(commit.end, ExecutionEnd::Ended { .. });
-        born || ended || !commit.status.is_empty() || !commit.kv.is_empty()
+        created || ended || !commit.status.is_empty() || !commit.kv.is_empty()
     }
 
-    /// Rules 2 to 5.
+    /// Applies rules 2 to 5: writes the history, the status and the key-value state.
     fn record(&mut self, commit: &TurnCommit, now: Timestamp) {
         if let Some(pinned) = &commit.pinned {
             self.capability = Some(pinned.capability.clone());
         }
-        let born = || Some(Instance::born(commit.birth.clone()?, now));
-        self.instance = self.instance.take().or_else(born);
+        let create = || Some(OracleInstance::new(commit.new_instance.clone()?, now));
+        self.instance = self.instance.take().or_else(create);
         let Some(instance) = &mut self.instance else { return };
         instance.updated_at = now;
         instance.ensure_execution(commit.execution, now);
-        let execution = instance.executions.get_mut(&commit.execution).expect("it was just made");
+        let execution =
+            instance.executions.get_mut(&commit.execution).expect("it was just created");
         execution.history.extend(commit.history.clone());
         if let Some(pinned) = &commit.pinned {
             execution.version.clone_from(&pinned.version);
@@ -160,7 +163,7 @@ impl Lane {
         instance.change_kv(commit, now);
     }
 
-    /// Rules 9 and 10.
+    /// Applies rules 9 and 10: ends the execution.
     fn finish(&mut self, commit: &TurnCommit, now: Timestamp) {
         let Some(instance) = &mut self.instance else { return };
         match &commit.end {
@@ -169,13 +172,13 @@ impl Lane {
                 instance.end_execution(commit.execution, *state, now);
                 instance.end(*state, output.clone(), now);
                 let execution = instance.executions.get_mut(&commit.execution);
-                execution.expect("it was made before").output.clone_from(output);
+                execution.expect("it was created before").output.clone_from(output);
             }
             ExecutionEnd::ContinuedAsNew { output } => {
                 let state = InstanceState::ContinuedAsNew;
                 instance.end_execution(commit.execution, state, now);
                 let execution = instance.executions.get_mut(&commit.execution);
-                execution.expect("it was made before").output.clone_from(output);
+                execution.expect("it was created before").output.clone_from(output);
                 let own = |envelope: &&Envelope| envelope.instance == self.name;
                 let starts = commit.messages.iter().filter(own).find_map(|own| own.starts.clone());
                 self.capability = starts.or(self.capability.take());
@@ -184,8 +187,8 @@ impl Lane {
     }
 }
 
-impl Instance {
-    /// A new execution is the current one, and goes on.
+impl OracleInstance {
+    /// Creates an execution if it does not exist; a new one is current and running.
     fn ensure_execution(&mut self, number: u64, now: Timestamp) {
         if self.executions.contains_key(&number) {
             return;
@@ -195,7 +198,7 @@ impl Instance {
             self.output = None;
             self.ended_at = None;
         }
-        let execution = Execution {
+        let execution = OracleExecution {
             version: None,
             state: InstanceState::Running,
             output: None,
@@ -228,13 +231,13 @@ impl Instance {
     }
 
     fn end_execution(&mut self, number: u64, state: InstanceState, now: Timestamp) {
-        let execution = self.executions.get_mut(&number).expect("it was made before");
+        let execution = self.executions.get_mut(&number).expect("it was created before");
         execution.state = state;
         execution.ended_at = Some(now);
         self.merge_kv();
     }
 
-    /// The instance has ended.
+    /// Records the end of the instance.
     pub(super) fn end(
         &mut self,
         state: InstanceState,

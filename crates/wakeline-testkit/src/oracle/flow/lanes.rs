@@ -1,4 +1,5 @@
-//! Messages into lanes, turns out of them: "Lanes and messages", "Claiming turns", "Born leased".
+//! Mailboxes: storing messages in them, and claiming the turns that take messages out, including
+//! turns that are leased in the commit that makes them available.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,24 +11,27 @@ use wakeline_store::flow::{
     TurnItem, TurnRequest,
 };
 
-use super::state::{Flow, Lane, Lease, Message, kv_entries, visible_at};
+use super::state::{
+    OracleFlow, OracleFlowLease, OracleFlowMessage, OracleMailbox, kv_entries, visible_at,
+};
 
-/// Messages that one turn takes at most.
+/// The largest number of messages that one turn takes.
 const TURN_MESSAGES_MAX: usize = 1_000;
-/// Bytes of messages that one turn takes at most, if it takes more than one.
+/// The largest total size of the messages of one turn, if it takes more than one.
 const TURN_BYTES_MAX: usize = 4 << 20;
-/// Bytes of history that a claim brings along at most.
+/// The largest history, in bytes, that a claim returns with a turn.
 const INLINE_HISTORY_BYTES_MAX: usize = 32 << 10;
 
-/// What could be claimed before a write, so that what it made available can be told apart.
-pub(super) struct Before(BTreeSet<i64>);
+/// The mailboxes that could be claimed before a write, to recognize those that the write made
+/// available.
+pub(super) struct OlderTurns(BTreeSet<i64>);
 
-impl Lane {
+impl OracleMailbox {
     fn allowed(&self, capabilities: &Capabilities) -> bool {
         self.capability.as_ref().is_some_and(|capability| capabilities.allow(capability))
     }
 
-    /// Since when, or from when on, somebody can claim it if nothing else happens.
+    /// Returns since when, or from when on, it can be claimed if nothing else happens.
     pub(super) fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         if self.suspended.is_some() || self.capability.is_none() {
             return None;
@@ -43,7 +47,7 @@ impl Lane {
         self.due_at(now).is_some_and(|due_at| due_at <= now)
     }
 
-    /// What waiters for turns are told of it.
+    /// Returns the change for waiters for turns.
     pub(super) fn change(&self, now: Timestamp) -> Option<FlowChange> {
         if self.live_lease(now).is_some() {
             return None;
@@ -52,12 +56,12 @@ impl Lane {
         Some(FlowChange { what, due_in: now.until(self.due_at(now)?) })
     }
 
-    /// Leases the lane and tags what is visible.
+    /// Leases the mailbox and marks the messages that the turn takes.
     fn lease_to(&mut self, request: &TurnRequest, now: Timestamp) {
         self.end_lease(false);
-        self.lease = Some(Lease { key: request.key, until: now.plus(request.lease) });
+        self.lease = Some(OracleFlowLease { key: request.key, until: now.plus(request.lease) });
         let taken = self.takes_of_mailbox(now);
-        assert!(!taken.is_empty(), "a lane without a visible message is not claimed");
+        assert!(!taken.is_empty(), "a mailbox without a visible message is not claimed");
         for seq in taken {
             let message = self.messages.get_mut(&seq).expect("it was just found");
             message.attempts += 1;
@@ -65,8 +69,8 @@ impl Lane {
         }
     }
 
-    /// The places of the messages that a turn takes now. Where not all fit, what begins something
-    /// comes first and alone.
+    /// Returns the sequence numbers of the messages that a turn takes now. If not all visible
+    /// messages fit, those that may start an execution come first, and alone.
     fn takes_of_mailbox(&mut self, now: Timestamp) -> Vec<i64> {
         let taken = self.takes(now, i64::MAX);
         let visible = self.messages.values().filter(|message| message.visible_at <= now).count();
@@ -74,13 +78,16 @@ impl Lane {
             return taken;
         }
         self.starts_to_front(now, taken[taken.len() - 1]);
-        let other = |(_, message): &(&i64, &Message)| message.visible_at <= now && !message.starts;
+        let other = |(_, message): &(&i64, &OracleFlowMessage)| {
+            message.visible_at <= now && !message.starts
+        };
         let end = self.messages.iter().find(other).map_or(i64::MAX, |(seq, _)| *seq);
-        let begins = self.takes(now, end);
-        if begins.is_empty() { taken } else { begins }
+        let starts = self.takes(now, end);
+        if starts.is_empty() { taken } else { starts }
     }
 
-    /// The places of the first messages before that place, as many as fit into a turn.
+    /// Returns the sequence numbers of the first visible messages before `end` that fit into a
+    /// turn.
     fn takes(&self, now: Timestamp, end: i64) -> Vec<i64> {
         let mut bytes = 0;
         let mut taken = Vec::new();
@@ -94,9 +101,9 @@ impl Lane {
         taken
     }
 
-    /// Moves what may begin an execution and lies behind that place to the front.
+    /// Moves messages behind `last` that may start an execution to the front.
     fn starts_to_front(&mut self, now: Timestamp, last: i64) {
-        let behind = |(seq, message): (&i64, &Message)| {
+        let behind = |(seq, message): (&i64, &OracleFlowMessage)| {
             (*seq > last && message.starts && message.visible_at <= now).then_some(*seq)
         };
         let behind: Vec<_> = self.messages.iter().filter_map(behind).collect();
@@ -108,7 +115,7 @@ impl Lane {
     }
 
     fn turn(&self, id: i64, now: Timestamp) -> TurnItem {
-        let lease = self.live_lease(now).expect("only leased lanes are asked for their turn");
+        let lease = self.live_lease(now).expect("only leased mailboxes have a turn");
         let messages: Vec<_> = (self.messages.iter())
             .filter(|(_, message)| message.held_by == Some(lease.key))
             .map(|(seq, message)| LaneMessage {
@@ -123,8 +130,8 @@ impl Lane {
             Some(execution) if execution.bytes() > INLINE_HISTORY_BYTES_MAX => {
                 InlineHistory::TooLong
             }
-            Some(execution) => InlineHistory::Whole(execution.history.clone()),
-            None => InlineHistory::Whole(Vec::new()),
+            Some(execution) => InlineHistory::Complete(execution.history.clone()),
+            None => InlineHistory::Complete(Vec::new()),
         };
         TurnItem {
             token: FlowToken { lane: id, work: None, key: lease.key },
@@ -145,7 +152,7 @@ impl Lane {
     }
 }
 
-impl Flow {
+impl OracleFlow {
     pub(in crate::oracle) fn enqueue(
         &mut self,
         envelopes: Vec<Envelope>,
@@ -155,45 +162,46 @@ impl Flow {
         let before = self.claimable_lanes(now);
         let (mut outcomes, mut touched) = (Vec::new(), Vec::new());
         for envelope in envelopes {
-            let (outcome, lane) = self.store(envelope, now);
+            let (outcome, mailbox) = self.store(envelope, now);
             outcomes.push(outcome);
-            touched.extend(lane);
+            touched.extend(mailbox);
         }
-        let turns = self.born_turns(&before, &touched, requests, now);
+        let turns = self.lease_turns_on_insert(&before, &touched, requests, now);
         EnqueueReply { outcomes, turns, changes: self.turn_changes(&touched, now) }
     }
 
-    /// Stores one message. Returns the lane that it went to.
+    /// Stores one message. Returns the id of its mailbox.
     pub(super) fn store(
         &mut self,
         envelope: Envelope,
         now: Timestamp,
     ) -> (EnqueueOutcome, Option<i64>) {
-        if let Some(lane) = self.lane(&envelope.instance) {
-            let starts = lane.messages.values().any(|message| message.starts);
-            if envelope.unique && (lane.instance.is_some() || starts) {
+        if let Some(mailbox) = self.lane(&envelope.instance) {
+            let starts = mailbox.messages.values().any(|message| message.starts);
+            if envelope.unique && (mailbox.instance.is_some() || starts) {
                 return (EnqueueOutcome::Exists, None);
             }
-            if lane.has_ended() && !envelope.even_if_ended {
+            if mailbox.has_ended() && !envelope.even_if_ended {
                 return (EnqueueOutcome::Ended, None);
             }
         }
         let id = self.ensure_lane(&envelope.instance);
-        let lane = self.lanes.get_mut(&id).expect("it was just made");
-        let known = |message: &Message| envelope.key.is_some() && message.key == envelope.key;
-        if lane.messages.values().any(known) {
+        let mailbox = self.lanes.get_mut(&id).expect("it was just created");
+        let known =
+            |message: &OracleFlowMessage| envelope.key.is_some() && message.key == envelope.key;
+        if mailbox.messages.values().any(known) {
             return (EnqueueOutcome::Queued, None);
         }
         let starts = envelope.starts.is_some();
-        if starts && (lane.capability.is_none() || lane.has_ended()) {
-            lane.capability = envelope.starts;
+        if starts && (mailbox.capability.is_none() || mailbox.has_ended()) {
+            mailbox.capability = envelope.starts;
         }
-        if starts && lane.started_at.is_none() {
-            lane.started_at = Some(now);
-            lane.parent = envelope.parent;
+        if starts && mailbox.started_at.is_none() {
+            mailbox.started_at = Some(now);
+            mailbox.parent = envelope.parent;
         }
-        lane.last_seq += 1;
-        let message = Message {
+        mailbox.last_seq += 1;
+        let message = OracleFlowMessage {
             visible_at: visible_at(envelope.visible, now),
             payload: envelope.payload,
             starts,
@@ -201,15 +209,15 @@ impl Flow {
             attempts: 0,
             held_by: None,
         };
-        lane.messages.insert(lane.last_seq, message);
+        mailbox.messages.insert(mailbox.last_seq, message);
         (EnqueueOutcome::Queued, Some(id))
     }
 
-    /// What waiters for turns are told of these lanes, once each.
-    pub(super) fn turn_changes(&self, lanes: &[i64], now: Timestamp) -> Vec<FlowChange> {
+    /// Returns the changes of these mailboxes for waiters for turns, without duplicates.
+    pub(super) fn turn_changes(&self, mailboxes: &[i64], now: Timestamp) -> Vec<FlowChange> {
         let mut changes = Vec::new();
-        for lane in lanes.iter().filter_map(|id| self.lanes.get(id)) {
-            changes.extend(lane.change(now).filter(|change| !changes.contains(change)));
+        for mailbox in mailboxes.iter().filter_map(|id| self.lanes.get(id)) {
+            changes.extend(mailbox.change(now).filter(|change| !changes.contains(change)));
         }
         changes
     }
@@ -219,16 +227,16 @@ impl Flow {
         lines: Vec<TurnClaim>,
         now: Timestamp,
     ) -> Vec<TurnClaimed> {
-        let mut answers = Vec::new();
+        let mut replies = Vec::new();
         for TurnClaim { capabilities, requests, further } in lines {
             let turns: Vec<_> = (requests.iter())
                 .map(|request| self.claim_turn(&capabilities, request, now))
                 .collect();
             let look = further || turns.iter().any(Option::is_none);
             let next_due = self.next_turn(&capabilities, now).filter(|_| look);
-            answers.push(TurnClaimed { turns, next_due });
+            replies.push(TurnClaimed { turns, next_due });
         }
-        answers
+        replies
     }
 
     fn claim_turn(
@@ -241,22 +249,25 @@ impl Flow {
             return Some(self.lanes[&id].turn(id, now));
         }
         let (_, id) = (self.lanes.iter())
-            .filter(|(_, lane)| lane.allowed(capabilities) && lane.is_claimable(now))
-            .map(|(id, lane)| (lane.due_at(now), *id))
+            .filter(|(_, mailbox)| mailbox.allowed(capabilities) && mailbox.is_claimable(now))
+            .map(|(id, mailbox)| (mailbox.due_at(now), *id))
             .min()?;
         Some(self.lease_lane(id, request, now))
     }
 
-    /// The lane of a line that a key has leased.
+    /// Returns the mailbox within the capabilities that a key has leased.
     fn lane_leased_to(
         &self,
         capabilities: &Capabilities,
         key: Uuid,
         now: Timestamp,
     ) -> Option<i64> {
-        let leased = |lane: &Lane| lane.live_lease(now).is_some_and(|lease| lease.key == key);
-        let mut lanes = self.lanes.iter();
-        lanes.find(|(_, lane)| lane.allowed(capabilities) && leased(lane)).map(|(id, _)| *id)
+        let leased =
+            |mailbox: &OracleMailbox| mailbox.live_lease(now).is_some_and(|lease| lease.key == key);
+        let mut mailboxes = self.lanes.iter();
+        mailboxes
+            .find(|(_, mailbox)| mailbox.allowed(capabilities) && leased(mailbox))
+            .map(|(id, _)| *id)
     }
 
     /// Leases the turn of one instance, if it is claimable.
@@ -267,8 +278,8 @@ impl Flow {
         now: Timestamp,
     ) -> Option<TurnItem> {
         let id = *self.names.get(instance)?;
-        let lane = &self.lanes[&id];
-        let fits = lane.allowed(&request.capabilities) && lane.is_claimable(now);
+        let mailbox = &self.lanes[&id];
+        let fits = mailbox.allowed(&request.capabilities) && mailbox.is_claimable(now);
         fits.then(|| self.lease_lane(id, request, now))
     }
 
@@ -278,33 +289,34 @@ impl Flow {
         request: &TurnRequest,
         now: Timestamp,
     ) -> TurnItem {
-        let lane = self.lanes.get_mut(&id).expect("it was just found");
-        lane.lease_to(request, now);
-        lane.turn(id, now)
+        let mailbox = self.lanes.get_mut(&id).expect("it was just found");
+        mailbox.lease_to(request, now);
+        mailbox.turn(id, now)
     }
 
-    /// The time until a line has a turn; zero if it has now.
+    /// Returns the time until a line has a turn; zero if it has one now.
     pub(super) fn next_turn(&self, line: &Capabilities, now: Timestamp) -> Option<Duration> {
-        let lanes = self.lanes.values().filter(|lane| lane.allowed(line));
-        lanes.filter_map(|lane| lane.due_at(now)).min().map(|due_at| now.until(due_at))
+        let mailboxes = self.lanes.values().filter(|mailbox| mailbox.allowed(line));
+        mailboxes.filter_map(|mailbox| mailbox.due_at(now)).min().map(|due_at| now.until(due_at))
     }
 
-    /// The instances whose turn a line could get now.
+    /// Returns the instances whose turn a line could get now.
     pub(super) fn claimable(&self, line: &Capabilities, now: Timestamp) -> Vec<InstanceId> {
-        let lanes = self.lanes.values();
-        let claimable = lanes.filter(|lane| lane.allowed(line) && lane.is_claimable(now));
-        claimable.map(|lane| lane.name.clone()).collect()
+        let mailboxes = self.lanes.values();
+        let claimable =
+            mailboxes.filter(|mailbox| mailbox.allowed(line) && mailbox.is_claimable(now));
+        claimable.map(|mailbox| mailbox.name.clone()).collect()
     }
 
-    pub(super) fn claimable_lanes(&self, now: Timestamp) -> Before {
-        let claimable = self.lanes.iter().filter(|(_, lane)| lane.is_claimable(now));
-        Before(claimable.map(|(id, _)| *id).collect())
+    pub(super) fn claimable_lanes(&self, now: Timestamp) -> OlderTurns {
+        let claimable = self.lanes.iter().filter(|(_, mailbox)| mailbox.is_claimable(now));
+        OlderTurns(claimable.map(|(id, _)| *id).collect())
     }
 
-    /// Leases what a write made available to the requests that came along with it.
-    pub(super) fn born_turns(
+    /// Leases mailboxes that a write made available to the requests that arrived with the write.
+    pub(super) fn lease_turns_on_insert(
         &mut self,
-        Before(before): &Before,
+        OlderTurns(before): &OlderTurns,
         touched: &[i64],
         requests: &[TurnRequest],
         now: Timestamp,
@@ -312,15 +324,15 @@ impl Flow {
         let mut turns = Vec::new();
         for (n, request) in requests.iter().enumerate() {
             let may_take = |id: &i64| {
-                let lane = self.lanes.get(id);
-                lane.is_some_and(|lane| {
-                    lane.allowed(&request.capabilities) && lane.is_claimable(now)
+                let mailbox = self.lanes.get(id);
+                mailbox.is_some_and(|mailbox| {
+                    mailbox.allowed(&request.capabilities) && mailbox.is_claimable(now)
                 })
             };
             if before.iter().any(may_take) {
                 continue;
             }
-            // The first of those that became due first.
+            // Among the mailboxes that became due first, the first one touched.
             let fresh = touched.iter().copied().filter(may_take);
             let first = fresh.min_by_key(|id| self.lanes[id].due_at(now));
             if let Some(id) = first {

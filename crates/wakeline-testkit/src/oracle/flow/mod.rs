@@ -1,11 +1,12 @@
-//! The rules of `docs/reference/flow.md`, word by word.
+//! The rules of `docs/reference/flow.md`, followed literally.
 //!
 //! # Where it sits
-//! The other half of [`MemoryStore`]: the same clock, the same lock, so that what a turn pushes
-//! lies in the queues at once.
+//! A part of [`MemoryStore`] with the same clock and the same lock, so that a message which a turn
+//! pushes is in its queue at once.
 //!
 //! # Invariants
-//! * One module per section of the rules; what a rule leaves open is decided in one place, simply.
+//! * Each section of the rules has one module. What a rule leaves open is decided in one place, in
+//!   the simplest way.
 
 mod admin;
 mod commit;
@@ -28,118 +29,122 @@ use wakeline_store::flow::{
     EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
     FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
     ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
-    RetriedPiece, RetryPlace, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    RetriedBatch, RetryPosition, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
     TurnItem, TurnReply, TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed,
     WorkKey, WorkRetries,
 };
 use wakeline_store::{Consequence, StoreError};
 
-pub(super) use state::Flow;
-use work::Asker;
+pub(super) use state::OracleFlow;
+use work::OracleWorkLine;
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::OracleState;
 
 impl MemoryStore {
-    /// How often each operation of orchestrations was called, by the method's name.
+    /// Returns how often each workflow operation was called, by the method's name.
     pub fn flow_calls(&self) -> BTreeMap<&'static str, u64> {
         self.state.lock().flow_calls.clone()
     }
 
-    /// How many turns were asked to be committed.
+    /// Returns how often a commit of a turn was requested.
     pub fn commits(&self) -> u64 {
         self.flow_calls().get("commit_turn").copied().unwrap_or(0)
     }
 
-    /// The time until the next moment at which something becomes due by the clock alone: a
-    /// message, a timer or a delivery becomes due, a lease or a session ends, an endpoint is no
-    /// longer held back. What is due already does not count, so that a test which advances by it
-    /// always gets on.
+    /// Returns the time until something next changes by the clock alone: a message, a timer or a
+    /// delivery becomes due, a lease or a session ends, an endpoint is no longer held back. What is
+    /// due already does not count, so a test that advances the clock by this time makes progress.
     pub fn next_due(&self) -> Option<Duration> {
         let state = self.state.lock();
         let now = self.now();
-        let moments = state.flow.moments().into_iter().chain(state.hook.moments());
-        let next = moments.chain(state.queue_moments(now)).filter(|at| *at > now).min();
+        let due_times = state.flow.moments().into_iter().chain(state.hook.moments());
+        let next = due_times.chain(state.queue_moments(now)).filter(|at| *at > now).min();
         next.map(|at| now.until(at))
     }
 
-    /// Leases the turn of one instance, whatever lane would come first: what a comparison with
-    /// another store needs where the rules leave the order open. `None` if it is not claimable.
+    /// Leases the turn of one instance, even if another one would come first. A comparison with
+    /// another store needs this where the rules leave the order open. Returns `None` if the turn is
+    /// not claimable.
     pub fn claim_turn_of(&self, instance: &InstanceId, request: &TurnRequest) -> Option<TurnItem> {
         let (mut state, now) = (self.state.lock(), self.now());
         state.flow.claim_turn_of(instance, request, now)
     }
 
-    /// The row of an instance's lane, which its tokens carry.
+    /// Returns the id of an instance's mailbox, which its tokens carry.
     pub(crate) fn lane_of(&self, instance: &InstanceId) -> Option<i64> {
         self.state.lock().flow.names.get(instance).copied()
     }
 
-    /// The instances whose turn a dispatcher could get now.
+    /// Returns the instances whose turn a dispatcher could get now.
     pub(crate) fn claimable(&self, capabilities: &Capabilities) -> Vec<InstanceId> {
         self.state.lock().flow.claimable(capabilities, self.now())
     }
 
-    /// Whether an activity waits or runs.
+    /// Returns whether an activity waits or runs.
     pub(crate) fn has_work(&self, instance: &InstanceId, key: WorkKey) -> bool {
         let state = self.state.lock();
-        let lane = state.flow.names.get(instance);
-        lane.is_some_and(|lane| {
-            state.flow.work.values().any(|work| work.lane == *lane && work.key == key)
+        let mailbox = state.flow.names.get(instance);
+        mailbox.is_some_and(|mailbox| {
+            state.flow.work.values().any(|work| work.lane == *mailbox && work.key == key)
         })
     }
 
-    /// The activity that a worker would get next.
+    /// Returns the activity that a worker would get next.
     pub(crate) fn first_work(
         &self,
         filter: &ActivityFilter,
         owner: Option<&OwnerId>,
     ) -> Option<(InstanceId, WorkKey)> {
         let state = self.state.lock();
-        state.flow.first_work(Asker { filter, owner }, self.now())
+        state.flow.first_work(OracleWorkLine { filter, owner }, self.now())
     }
 
-    fn flow<T>(&self, operation: &'static str, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    fn flow<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&mut OracleState, Timestamp) -> T,
+    ) -> T {
         let mut state = self.state.lock();
         *state.flow_calls.entry(operation).or_default() += 1;
         call(&mut state, self.now())
     }
 
-    /// The same for an administrative write: the deed of the caller is recorded with it.
+    /// Like `flow`, for an administrative write: also records the caller's audit action.
     fn flow_act<T: Consequence>(
         &self,
         operation: &'static str,
-        act: impl FnOnce(&mut State, Timestamp) -> T,
+        call: impl FnOnce(&mut OracleState, Timestamp) -> T,
     ) -> T {
         self.recorded(|state, now| {
             *state.flow_calls.entry(operation).or_default() += 1;
-            act(state, now)
+            call(state, now)
         })
     }
 }
 
-impl Flow {
-    /// Every moment at which time alone changes something.
+impl OracleFlow {
+    /// Returns every time at which something changes by the clock alone.
     fn moments(&self) -> Vec<Timestamp> {
-        let lanes = self.lanes.values().flat_map(|lane| {
-            let messages = lane.messages.values().map(|message| message.visible_at);
-            messages.chain(lane.lease.map(|lease| lease.until))
+        let mailboxes = self.lanes.values().flat_map(|mailbox| {
+            let messages = mailbox.messages.values().map(|message| message.visible_at);
+            messages.chain(mailbox.lease.map(|lease| lease.until))
         });
         let work = self.work.values().flat_map(|work| {
             [Some(work.visible_at), work.lease.map(|lease| lease.until)].into_iter().flatten()
         });
         let sessions = self.sessions.values().map(|session| session.until);
-        lanes.chain(work).chain(sessions).collect()
+        mailboxes.chain(work).chain(sessions).collect()
     }
 
     fn sweep(&self, line: &FlowLine, now: Timestamp) -> Option<Duration> {
         match line {
             FlowLine::Turns(capabilities) => self.next_turn(capabilities, now),
             FlowLine::Work { filter, owner } => {
-                self.next_work(Asker { filter, owner: owner.as_ref() }, now)
+                self.next_work(OracleWorkLine { filter, owner: owner.as_ref() }, now)
             }
             FlowLine::Outcome(name) => {
-                let ended = self.lane(name).is_some_and(|lane| lane.has_ended());
+                let ended = self.lane(name).is_some_and(|mailbox| mailbox.has_ended());
                 ended.then_some(Duration::ZERO)
             }
         }
@@ -198,7 +203,7 @@ impl FlowStore for MemoryStore {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        Ok(self.flow("abandon", |state, now| state.flow.abandon(token, (delay, uncounted), now)))
+        Ok(self.flow("abandon", |state, now| state.flow.abandon(token, delay, uncounted, now)))
     }
 
     async fn keep_sessions(
@@ -207,9 +212,8 @@ impl FlowStore for MemoryStore {
         span: Duration,
         idle: Duration,
     ) -> Result<u64, StoreError> {
-        Ok(self.flow("keep_sessions", |state, now| {
-            state.flow.keep_sessions(&owners, (span, idle), now)
-        }))
+        Ok(self
+            .flow("keep_sessions", |state, now| state.flow.keep_sessions(&owners, span, idle, now)))
     }
 
     async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -246,7 +250,7 @@ impl FlowReader for MemoryStore {
         bytes_max: usize,
     ) -> Result<HistoryPage, StoreError> {
         Ok(self.flow("history", |state, _| {
-            state.flow.history(instance, execution, (from_event, bytes_max))
+            state.flow.history(instance, execution, from_event, bytes_max)
         }))
     }
 
@@ -304,8 +308,8 @@ impl FlowAdmin for MemoryStore {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
         Ok(self.flow("retry_mismatched", |state, now| {
             state.flow.retry_mismatched(&capabilities, after, now)
         }))
@@ -351,7 +355,7 @@ impl WorkRetries for MemoryStore {
         delay: Duration,
         error: String,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        Ok(self.flow("retry_work", |state, now| state.flow.retry_work(token, (delay, error), now)))
+        Ok(self.flow("retry_work", |state, now| state.flow.retry_work(token, delay, error, now)))
     }
 
     async fn pending_work(

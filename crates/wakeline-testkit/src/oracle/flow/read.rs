@@ -1,4 +1,4 @@
-//! What readers see.
+//! Reading instances, histories, mailboxes and counts.
 
 use bytes::Bytes;
 use wakeline_core::{InstanceId, KvKey, OrchestrationName, Timestamp};
@@ -8,9 +8,9 @@ use wakeline_store::flow::{
     WaitingMessage, Watched,
 };
 
-use super::state::{Execution, Flow, Instance, Lane, kv_entries};
+use super::state::{OracleExecution, OracleFlow, OracleInstance, OracleMailbox, kv_entries};
 
-impl Lane {
+impl OracleMailbox {
     fn detail(&self) -> Option<InstanceDetail> {
         let Some(instance) = self.instance.as_ref() else { return self.pending() };
         let execution = instance.executions.values().next_back();
@@ -35,10 +35,10 @@ impl Lane {
 
     fn pending(&self) -> Option<InstanceDetail> {
         let (capability, started_at) = (self.capability.clone()?, self.started_at?);
-        let name = capability.as_str().split('@').next().expect("a first part");
+        let name = capability.as_str().split('@').next().expect("a split has a first part");
         self.is_pending().then(|| InstanceDetail {
             instance: self.name.clone(),
-            name: OrchestrationName::new(name).expect("a part of a name"),
+            name: OrchestrationName::new(name).expect("a part of a valid name is valid"),
             version: None,
             capability: Some(capability.clone()),
             state: InstanceState::Pending,
@@ -62,20 +62,20 @@ impl Lane {
     }
 }
 
-impl Execution {
+impl OracleExecution {
     pub(super) fn events(&self) -> u64 {
         self.history.iter().map(|batch| batch.last - batch.first + 1).sum()
     }
 }
 
-impl Flow {
+impl OracleFlow {
     pub(super) fn watched(&self, name: &InstanceId) -> Watched {
-        let detail = self.lane(name).and_then(Lane::detail);
-        detail.map_or(Watched::Missing, |detail| Watched::There(Box::new(detail)))
+        let detail = self.lane(name).and_then(OracleMailbox::detail);
+        detail.map_or(Watched::Missing, |detail| Watched::Found(Box::new(detail)))
     }
 
     pub(super) fn waiting_starts(&self, name: &InstanceId) -> Vec<Bytes> {
-        let messages = self.lane(name).into_iter().flat_map(|lane| lane.messages.values());
+        let messages = self.lane(name).into_iter().flat_map(|mailbox| mailbox.messages.values());
         let starts = messages.filter(|message| message.starts);
         starts.map(|message| message.payload.clone()).collect()
     }
@@ -83,15 +83,15 @@ impl Flow {
     pub(super) fn early_mailboxes(&self, list: &ListMailboxes) -> Vec<EarlyMailbox> {
         let prefix = list.id_prefix.as_deref().unwrap_or_default();
         let mailbox = |(name, id): (&InstanceId, &i64)| {
-            let lane = &self.lanes[id];
-            let oldest_at = lane.messages.values().map(|message| message.visible_at).min()?;
-            let early = lane.instance.is_none() && lane.capability.is_none();
+            let mailbox = &self.lanes[id];
+            let oldest_at = mailbox.messages.values().map(|message| message.visible_at).min()?;
+            let early = mailbox.instance.is_none() && mailbox.capability.is_none();
             let listed = early
                 && name.as_str().starts_with(prefix)
                 && list.after.as_ref().is_none_or(|after| name > after);
             listed.then(|| EarlyMailbox {
                 instance: name.clone(),
-                messages: lane.messages.len() as u64,
+                messages: mailbox.messages.len() as u64,
                 oldest_at,
             })
         };
@@ -99,7 +99,7 @@ impl Flow {
     }
 
     pub(super) fn waiting_messages(&self, name: &InstanceId, limit: u32) -> Vec<WaitingMessage> {
-        let messages = self.lane(name).into_iter().flat_map(|lane| &lane.messages);
+        let messages = self.lane(name).into_iter().flat_map(|mailbox| &mailbox.messages);
         let waiting = messages.map(|(seq, message)| WaitingMessage {
             seq: *seq,
             visible_at: message.visible_at,
@@ -112,10 +112,11 @@ impl Flow {
         &self,
         name: &InstanceId,
         number: Option<u64>,
-        (from_event, bytes_max): (u64, usize),
+        from_event: u64,
+        bytes_max: usize,
     ) -> HistoryPage {
         let instance = self.instance_of(name);
-        let number = number.or(instance.map(Instance::current)).unwrap_or(0);
+        let number = number.or(instance.map(OracleInstance::current)).unwrap_or(0);
         let execution = instance.and_then(|instance| instance.executions.get(&number));
         let Some(execution) = execution else { return HistoryPage::default() };
         let mut page = HistoryPage { execution: number, ..HistoryPage::default() };
@@ -149,14 +150,14 @@ impl Flow {
     }
 
     pub(super) fn kv(&self, name: &InstanceId, key: Option<&KvKey>) -> Vec<KvEntry> {
-        let mut values = self.instance_of(name).map(Instance::merged_kv).unwrap_or_default();
+        let mut values = self.instance_of(name).map(OracleInstance::merged_kv).unwrap_or_default();
         values.retain(|known, _| key.is_none_or(|key| key == known));
         kv_entries(&values)
     }
 
     pub(super) fn list(&self, filter: &ListInstances) -> ListedInstances {
         let mut found: Vec<_> = (self.lanes.values())
-            .filter_map(Lane::detail)
+            .filter_map(OracleMailbox::detail)
             .filter(|detail| fits(filter, detail))
             .collect();
         found.sort_by_key(|detail| (detail.created_at, detail.instance.clone()));
@@ -169,13 +170,13 @@ impl Flow {
         ListedInstances { instances: found, next }
     }
 
-    /// An instance and all below it, parents before children.
+    /// Returns an instance and all its descendants, parents before children.
     pub(super) fn tree(&self, name: &InstanceId) -> Vec<InstanceId> {
         self.instance_of(name).map(|_| self.family(name, |_| true)).unwrap_or_default()
     }
 
-    /// The same, also if there is no such instance; of children only those that follow, with all
-    /// below them.
+    /// Like `tree`, but also for an instance that does not exist, and only with those children for
+    /// which `follows` returns true, and their descendants.
     pub(super) fn family(
         &self,
         name: &InstanceId,
@@ -195,25 +196,25 @@ impl Flow {
     }
 
     fn children(&self, name: &InstanceId) -> Vec<InstanceId> {
-        let is_child = |lane: &&Lane| {
-            let parent = match &lane.instance {
+        let is_child = |mailbox: &&OracleMailbox| {
+            let parent = match &mailbox.instance {
                 Some(instance) => instance.parent.as_ref().map(|(parent, _)| parent),
-                None => lane.parent.as_ref().filter(|_| lane.is_pending()),
+                None => mailbox.parent.as_ref().filter(|_| mailbox.is_pending()),
             };
             parent == Some(name)
         };
-        self.lanes.values().filter(is_child).map(|lane| lane.name.clone()).collect()
+        self.lanes.values().filter(is_child).map(|mailbox| mailbox.name.clone()).collect()
     }
 
     pub(super) fn stats(&self, name: &InstanceId) -> Option<InstanceStats> {
-        let (id, lane) = (self.names.get(name)?, self.lane(name)?);
-        let instance = lane.instance.as_ref()?;
+        let (id, mailbox) = (self.names.get(name)?, self.lane(name)?);
+        let instance = mailbox.instance.as_ref()?;
         let execution = instance.executions.values().next_back();
         let kv = instance.merged_kv();
         Some(InstanceStats {
-            events: execution.map_or(0, Execution::events),
+            events: execution.map_or(0, OracleExecution::events),
             history_bytes: execution.map_or(0, |execution| execution.bytes() as u64),
-            messages: lane.messages.len() as u64,
+            messages: mailbox.messages.len() as u64,
             work: self.work.values().filter(|work| work.lane == *id).count() as u64,
             kv_keys: kv.len() as u64,
             kv_bytes: kv.values().map(|value| value.value.len() as u64).sum(),
@@ -222,17 +223,17 @@ impl Flow {
 
     pub(super) fn depths(&self, now: Timestamp) -> FlowDepths {
         let mut depths = FlowDepths::default();
-        for lane in self.lanes.values() {
-            depths.messages += lane.messages.len() as u64;
-            let delayed = lane.messages.values().filter(|message| message.visible_at > now);
+        for mailbox in self.lanes.values() {
+            depths.messages += mailbox.messages.len() as u64;
+            let delayed = mailbox.messages.values().filter(|message| message.visible_at > now);
             depths.delayed += delayed.count() as u64;
-            depths.leased_turns += u64::from(lane.live_lease(now).is_some());
-            let Some(detail) = lane.detail() else { continue };
+            depths.leased_turns += u64::from(mailbox.live_lease(now).is_some());
+            let Some(detail) = mailbox.detail() else { continue };
             let place = InstanceState::ALL.iter().position(|state| *state == detail.state);
             depths.instances[place.expect("all states are listed")] += 1;
-            let Some(instance) = &lane.instance else { continue };
+            let Some(instance) = &mailbox.instance else { continue };
             depths.executions += instance.executions.len() as u64;
-            depths.events += instance.executions.values().map(Execution::events).sum::<u64>();
+            depths.events += instance.executions.values().map(OracleExecution::events).sum::<u64>();
         }
         let leased = self.work.values().filter(|work| work.is_leased(now)).count();
         depths.leased_work = leased as u64;

@@ -1,8 +1,8 @@
-//! What the oracle remembers of lanes, instances, work and sessions.
+//! The oracle's state of mailboxes, instances, work and sessions.
 //!
 //! # Invariants
-//! * Ids are never used twice, so a token of what was deleted fits nothing that came after it.
-//! * A message that a lease holds carries the lease's key; a lease that is gone holds nothing.
+//! * Ids are never used twice, so a token of a deleted object does not match a newer one.
+//! * A message that is held by a lease carries the lease's key. A lease that has ended holds none.
 
 use std::collections::BTreeMap;
 
@@ -12,47 +12,47 @@ use wakeline_core::{
     ActivityRoute, Capability, InstanceId, KvKey, OrchestrationName, OwnerId, SessionId, Timestamp,
 };
 use wakeline_store::flow::{
-    HistoryBatch, InstanceBirth, InstanceState, KvEntry, Suspension, Visible, WorkKey,
+    HistoryBatch, InstanceState, KvEntry, NewInstance, Suspension, Visible, WorkKey,
 };
 
-/// Everything that the oracle remembers of orchestrations.
+/// The oracle's whole state of orchestrations.
 #[derive(Debug, Clone, Default)]
-pub(in crate::oracle) struct Flow {
-    pub(super) lanes: BTreeMap<i64, Lane>,
+pub(in crate::oracle) struct OracleFlow {
+    pub(super) lanes: BTreeMap<i64, OracleMailbox>,
     pub(super) names: BTreeMap<InstanceId, i64>,
-    /// By id, which is the order of insertion.
-    pub(super) work: BTreeMap<i64, Work>,
-    pub(super) sessions: BTreeMap<SessionId, Session>,
+    /// Work by id, which is the order of insertion.
+    pub(super) work: BTreeMap<i64, OracleWork>,
+    pub(super) sessions: BTreeMap<SessionId, OracleSession>,
     ids: i64,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Lane {
+pub(super) struct OracleMailbox {
     pub(super) name: InstanceId,
     pub(super) capability: Option<Capability>,
-    /// By place in the lane, which is the order of arrival.
-    pub(super) messages: BTreeMap<i64, Message>,
-    /// The last lease, if it was not ended: live or expired.
-    pub(super) lease: Option<Lease>,
+    /// Messages by sequence number, which is the order of arrival.
+    pub(super) messages: BTreeMap<i64, OracleFlowMessage>,
+    /// The last lease, live or expired, unless it was ended.
+    pub(super) lease: Option<OracleFlowLease>,
     pub(super) suspended: Option<Suspension>,
-    pub(super) instance: Option<Instance>,
-    /// When the first start arrived.
+    pub(super) instance: Option<OracleInstance>,
+    /// When the first start message arrived.
     pub(super) started_at: Option<Timestamp>,
-    /// Who sent the first start and waits.
+    /// The instance that sent the first start message and waits for the outcome.
     pub(super) parent: Option<InstanceId>,
     pub(super) last_seq: i64,
-    /// Somebody waits for how it ends.
+    /// Whether a client waits for its outcome.
     pub(super) watched: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lease {
+pub(super) struct OracleFlowLease {
     pub(super) key: Uuid,
     pub(super) until: Timestamp,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Message {
+pub(super) struct OracleFlowMessage {
     pub(super) visible_at: Timestamp,
     pub(super) payload: Bytes,
     pub(super) starts: bool,
@@ -62,7 +62,7 @@ pub(super) struct Message {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Instance {
+pub(super) struct OracleInstance {
     pub(super) name: OrchestrationName,
     pub(super) parent: Option<(InstanceId, u64)>,
     pub(super) state: InstanceState,
@@ -70,11 +70,11 @@ pub(super) struct Instance {
     pub(super) status: Option<String>,
     pub(super) status_version: u64,
     pub(super) kv_version: u64,
-    /// As of the start of the current execution.
+    /// The key-value state at the start of the current execution.
     pub(super) kv: BTreeMap<KvKey, KvValue>,
-    /// What the current execution changed; `None` for a key that it cleared.
+    /// The keys that the current execution changed; `None` for a key that it cleared.
     pub(super) delta: BTreeMap<KvKey, Option<KvValue>>,
-    pub(super) executions: BTreeMap<u64, Execution>,
+    pub(super) executions: BTreeMap<u64, OracleExecution>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
@@ -88,7 +88,7 @@ pub(super) struct KvValue {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Execution {
+pub(super) struct OracleExecution {
     pub(super) version: Option<String>,
     pub(super) state: InstanceState,
     pub(super) output: Option<Bytes>,
@@ -98,7 +98,7 @@ pub(super) struct Execution {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Work {
+pub(super) struct OracleWork {
     pub(super) lane: i64,
     pub(super) key: WorkKey,
     pub(super) route: ActivityRoute,
@@ -107,18 +107,18 @@ pub(super) struct Work {
     pub(super) visible_at: Timestamp,
     pub(super) attempts: u32,
     pub(super) last_error: Option<String>,
-    /// The last lease, if it was not ended: live or expired.
-    pub(super) lease: Option<Lease>,
+    /// The last lease, live or expired, unless it was ended.
+    pub(super) lease: Option<OracleFlowLease>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Session {
+pub(super) struct OracleSession {
     pub(super) owner: OwnerId,
     pub(super) until: Timestamp,
     pub(super) active_at: Timestamp,
 }
 
-/// The moment from which something can be claimed.
+/// Returns the time from which something can be claimed.
 pub(super) fn visible_at(visible: Visible, now: Timestamp) -> Timestamp {
     match visible {
         Visible::Now => now,
@@ -127,38 +127,38 @@ pub(super) fn visible_at(visible: Visible, now: Timestamp) -> Timestamp {
     }
 }
 
-impl Lease {
+impl OracleFlowLease {
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.until > now
     }
 }
 
-impl Flow {
+impl OracleFlow {
     pub(super) fn next_id(&mut self) -> i64 {
         self.ids += 1;
         self.ids
     }
 
-    pub(super) fn lane(&self, name: &InstanceId) -> Option<&Lane> {
+    pub(super) fn lane(&self, name: &InstanceId) -> Option<&OracleMailbox> {
         self.names.get(name).map(|id| &self.lanes[id])
     }
 
-    pub(super) fn lane_mut(&mut self, name: &InstanceId) -> Option<&mut Lane> {
+    pub(super) fn lane_mut(&mut self, name: &InstanceId) -> Option<&mut OracleMailbox> {
         let id = self.names.get(name)?;
         self.lanes.get_mut(id)
     }
 
-    pub(super) fn instance_of(&self, name: &InstanceId) -> Option<&Instance> {
+    pub(super) fn instance_of(&self, name: &InstanceId) -> Option<&OracleInstance> {
         self.lane(name)?.instance.as_ref()
     }
 
-    /// The lane of an instance, made if there is none.
+    /// Returns the mailbox of an instance, which is created if it does not exist.
     pub(super) fn ensure_lane(&mut self, name: &InstanceId) -> i64 {
         if let Some(id) = self.names.get(name) {
             return *id;
         }
         let id = self.next_id();
-        let lane = Lane {
+        let mailbox = OracleMailbox {
             name: name.clone(),
             capability: None,
             messages: BTreeMap::new(),
@@ -170,14 +170,14 @@ impl Flow {
             last_seq: 0,
             watched: false,
         };
-        self.lanes.insert(id, lane);
+        self.lanes.insert(id, mailbox);
         self.names.insert(name.clone(), id);
         id
     }
 }
 
-impl Lane {
-    pub(super) fn live_lease(&self, now: Timestamp) -> Option<&Lease> {
+impl OracleMailbox {
+    pub(super) fn live_lease(&self, now: Timestamp) -> Option<&OracleFlowLease> {
         self.lease.as_ref().filter(|lease| lease.is_live(now))
     }
 
@@ -189,7 +189,7 @@ impl Lane {
         self.instance.as_ref().is_some_and(|instance| instance.state.is_ended())
     }
 
-    /// Ends whatever lease there is. `uncounted` takes its attempts back.
+    /// Ends the lease, if there is one. With `uncounted`, its attempts do not count.
     pub(super) fn end_lease(&mut self, uncounted: bool) {
         if self.lease.take().is_none() {
             return;
@@ -202,11 +202,11 @@ impl Lane {
     }
 }
 
-impl Instance {
-    pub(super) fn born(birth: InstanceBirth, now: Timestamp) -> Self {
+impl OracleInstance {
+    pub(super) fn new(new_instance: NewInstance, now: Timestamp) -> Self {
         Self {
-            name: birth.name,
-            parent: birth.parent,
+            name: new_instance.name,
+            parent: new_instance.parent,
             state: InstanceState::Running,
             output: None,
             status: None,
@@ -221,12 +221,12 @@ impl Instance {
         }
     }
 
-    /// The number of the current execution; 0 if it has none.
+    /// Returns the number of the current execution; 0 if there is none.
     pub(super) fn current(&self) -> u64 {
         self.executions.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The key-value state as readers see it.
+    /// Returns the key-value state as readers see it.
     pub(super) fn merged_kv(&self) -> BTreeMap<KvKey, KvValue> {
         let mut merged = self.kv.clone();
         for (key, value) in &self.delta {
@@ -238,14 +238,14 @@ impl Instance {
         merged
     }
 
-    /// The current execution is over: what it changed is what the next one begins with.
+    /// Makes the changes of the ended execution part of the state with which the next one starts.
     pub(super) fn merge_kv(&mut self) {
         self.kv = self.merged_kv();
         self.delta.clear();
     }
 }
 
-impl Execution {
+impl OracleExecution {
     pub(super) fn last_event(&self) -> u64 {
         self.history.last().map_or(0, |batch| batch.last)
     }
@@ -255,7 +255,7 @@ impl Execution {
     }
 }
 
-/// Entries as they are told, ordered by key.
+/// Returns the entries for a reply, ordered by key.
 pub(super) fn kv_entries(values: &BTreeMap<KvKey, KvValue>) -> Vec<KvEntry> {
     (values.iter())
         .map(|(key, value)| KvEntry {

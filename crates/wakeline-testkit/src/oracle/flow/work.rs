@@ -1,4 +1,4 @@
-//! "Work": activities, their leases, and the sessions that keep them together.
+//! Work: activities, their leases, and the sessions that keep them on one owner.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use wakeline_store::flow::{
     SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
 
-use super::state::{Flow, Lease, Session, Work, visible_at};
+use super::state::{OracleFlow, OracleFlowLease, OracleSession, OracleWork, visible_at};
 
-/// Who asks for work: a line.
+/// A line that requests work: which activities it takes, and the owner of its sessions.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct OracleWorkLine<'a> {
     pub(super) filter: &'a ActivityFilter,
     pub(super) owner: Option<&'a OwnerId>,
 }
 
-impl Asker<'_> {
-    /// Whether work of this tag, name and session is ever for it.
-    fn may_take(&self, work: &Work) -> bool {
+impl OracleWorkLine<'_> {
+    /// Returns whether the line takes work of this tag, name and session at all.
+    fn may_take(&self, work: &OracleWork) -> bool {
         self.filter.allows(&work.route) && (work.session.is_none() || self.owner.is_some())
     }
 }
 
-impl Work {
-    fn live_lease(&self, now: Timestamp) -> Option<&Lease> {
+impl OracleWork {
+    fn live_lease(&self, now: Timestamp) -> Option<&OracleFlowLease> {
         self.lease.as_ref().filter(|lease| lease.is_live(now))
     }
 
@@ -36,21 +36,26 @@ impl Work {
     }
 }
 
-impl Flow {
+impl OracleFlow {
     pub(super) fn enqueue_work(&mut self, work: NewWork, now: Timestamp) -> Vec<FlowChange> {
-        let lane = self.ensure_lane(&work.instance);
-        let fresh: Vec<_> = self.insert_work(lane, work, now).into_iter().collect();
+        let mailbox = self.ensure_lane(&work.instance);
+        let fresh: Vec<_> = self.insert_work(mailbox, work, now).into_iter().collect();
         self.work_changes(&fresh, now)
     }
 
-    /// Inserts work, unless its key is there.
-    pub(super) fn insert_work(&mut self, lane: i64, new: NewWork, now: Timestamp) -> Option<i64> {
-        if self.work.values().any(|work| work.lane == lane && work.key == new.key) {
+    /// Inserts work, unless there is work with its key.
+    pub(super) fn insert_work(
+        &mut self,
+        mailbox: i64,
+        new: NewWork,
+        now: Timestamp,
+    ) -> Option<i64> {
+        if self.work.values().any(|work| work.lane == mailbox && work.key == new.key) {
             return None;
         }
         let id = self.next_id();
-        let work = Work {
-            lane,
+        let work = OracleWork {
+            lane: mailbox,
             key: new.key,
             route: new.route(),
             session: new.session,
@@ -64,7 +69,7 @@ impl Flow {
         Some(id)
     }
 
-    /// What waiters for work are told of these, once each.
+    /// Returns the changes of this work for waiters, without duplicates.
     pub(super) fn work_changes(&self, ids: &[i64], now: Timestamp) -> Vec<FlowChange> {
         let mut changes = Vec::new();
         for work in ids.iter().filter_map(|id| self.work.get(id)) {
@@ -77,21 +82,26 @@ impl Flow {
         changes
     }
 
-    /// When an asker can take it, if nothing else happens.
-    fn work_due_at(&self, work: &Work, asker: Asker<'_>, now: Timestamp) -> Timestamp {
+    /// Returns when a line can take the work if nothing else happens.
+    fn work_due_at(
+        &self,
+        work: &OracleWork,
+        line: OracleWorkLine<'_>,
+        now: Timestamp,
+    ) -> Timestamp {
         let free_at = work.live_lease(now).map_or(work.visible_at, |lease| lease.until);
         let session = work.session.as_ref().and_then(|session| self.sessions.get(session));
-        let foreign =
-            session.filter(|session| session.until > now && Some(&session.owner) != asker.owner);
-        foreign.map_or(free_at, |session| free_at.max(session.until))
+        let of_other =
+            session.filter(|session| session.until > now && Some(&session.owner) != line.owner);
+        of_other.map_or(free_at, |session| free_at.max(session.until))
     }
 
-    fn is_available(&self, work: &Work, asker: Asker<'_>, now: Timestamp) -> bool {
-        asker.may_take(work) && self.work_due_at(work, asker, now) <= now
+    fn is_available(&self, work: &OracleWork, line: OracleWorkLine<'_>, now: Timestamp) -> bool {
+        line.may_take(work) && self.work_due_at(work, line, now) <= now
     }
 
     pub(super) fn claim_work(&mut self, lines: Vec<WorkClaim>, now: Timestamp) -> Vec<WorkClaimed> {
-        let mut answers = Vec::new();
+        let mut replies = Vec::new();
         for WorkClaim { filter, session, requests, further } in lines {
             let work: Vec<_> = (requests.into_iter())
                 .map(|request| {
@@ -101,21 +111,20 @@ impl Flow {
                 .collect();
             let look = further || work.iter().any(Option::is_none);
             let owner = session.as_ref().map(|session| &session.owner);
-            let next_due = self.next_work(Asker { filter: &filter, owner }, now);
-            answers.push(WorkClaimed { work, next_due: next_due.filter(|_| look) });
+            let next_due = self.next_work(OracleWorkLine { filter: &filter, owner }, now);
+            replies.push(WorkClaimed { work, next_due: next_due.filter(|_| look) });
         }
-        answers
+        replies
     }
 
     fn claim_one(&mut self, request: &WorkRequest, now: Timestamp) -> Option<WorkItem> {
-        let asker = Asker::of(request);
-        let leased = |work: &Work| work.live_lease(now).is_some_and(|l| l.key == request.key);
-        let mut held = self.work.iter().filter(|(_, work)| asker.may_take(work) && leased(work));
+        let line = OracleWorkLine::of(request);
+        let leased = |work: &OracleWork| work.live_lease(now).is_some_and(|l| l.key == request.key);
+        let mut held = self.work.iter().filter(|(_, work)| line.may_take(work) && leased(work));
         if let Some((id, _)) = held.next() {
             return Some(self.work_item(*id, now));
         }
-        let mut available =
-            self.work.iter().filter(|(_, work)| self.is_available(work, asker, now));
+        let mut available = self.work.iter().filter(|(_, work)| self.is_available(work, line, now));
         let id = *available.next()?.0;
         Some(self.lease_work(id, request, now))
     }
@@ -123,11 +132,12 @@ impl Flow {
     fn lease_work(&mut self, id: i64, request: &WorkRequest, now: Timestamp) -> WorkItem {
         let work = self.work.get_mut(&id).expect("it was just found");
         work.attempts += 1;
-        work.lease = Some(Lease { key: request.key, until: now.plus(request.lease) });
+        work.lease = Some(OracleFlowLease { key: request.key, until: now.plus(request.lease) });
         if let (Some(session), Some(SessionClaim { owner, lease })) =
             (&work.session, &request.session)
         {
-            let claimed = Session { owner: owner.clone(), until: now.plus(*lease), active_at: now };
+            let claimed =
+                OracleSession { owner: owner.clone(), until: now.plus(*lease), active_at: now };
             self.sessions.insert(session.clone(), claimed);
         }
         self.work_item(id, now)
@@ -135,7 +145,7 @@ impl Flow {
 
     fn work_item(&self, id: i64, now: Timestamp) -> WorkItem {
         let work = &self.work[&id];
-        let lease = work.live_lease(now).expect("only leased work is told of");
+        let lease = work.live_lease(now).expect("only leased work is returned");
         WorkItem {
             token: FlowToken { lane: work.lane, work: Some(id), key: lease.key },
             attempt: work.attempts,
@@ -150,48 +160,48 @@ impl Flow {
         }
     }
 
-    /// How the execution that scheduled it stands.
-    fn state_of(&self, work: &Work) -> Option<InstanceState> {
+    /// Returns the state of the execution that scheduled the work.
+    fn state_of(&self, work: &OracleWork) -> Option<InstanceState> {
         let instance = self.lanes[&work.lane].instance.as_ref()?;
         instance.executions.get(&work.key.execution).map(|execution| execution.state)
     }
 
-    /// The time until a line has work; zero if it has now.
-    pub(super) fn next_work(&self, asker: Asker<'_>, now: Timestamp) -> Option<Duration> {
-        let takes = self.work.values().filter(|work| asker.may_take(work));
-        let due_at = takes.map(|work| self.work_due_at(work, asker, now)).min();
+    /// Returns the time until a line has work; zero if it has some now.
+    pub(super) fn next_work(&self, line: OracleWorkLine<'_>, now: Timestamp) -> Option<Duration> {
+        let takes = self.work.values().filter(|work| line.may_take(work));
+        let due_at = takes.map(|work| self.work_due_at(work, line, now)).min();
         due_at.map(|due_at| now.until(due_at))
     }
 
-    /// What an asker would get next.
+    /// Returns the work that a line would get next.
     pub(super) fn first_work(
         &self,
-        asker: Asker<'_>,
+        line: OracleWorkLine<'_>,
         now: Timestamp,
     ) -> Option<(InstanceId, WorkKey)> {
-        let mut available = self.work.values().filter(|work| self.is_available(work, asker, now));
+        let mut available = self.work.values().filter(|work| self.is_available(work, line, now));
         let first = available.next()?;
         Some((self.lanes[&first.lane].name.clone(), first.key))
     }
 
-    /// Leases fresh work to the requests that came along with it.
-    pub(super) fn born_work(
+    /// Leases new work to the requests that arrived with it.
+    pub(super) fn lease_work_on_insert(
         &mut self,
         fresh: &[i64],
         requests: &[WorkRequest],
         now: Timestamp,
     ) -> Vec<(usize, WorkItem)> {
-        let mut born = Vec::new();
+        let mut leased = Vec::new();
         for (n, request) in requests.iter().enumerate() {
-            let asker = Asker::of(request);
+            let line = OracleWorkLine::of(request);
             let mut available =
-                self.work.iter().filter(|(_, work)| self.is_available(work, asker, now));
+                self.work.iter().filter(|(_, work)| self.is_available(work, line, now));
             let first = available.next().map(|(id, _)| *id);
             if let Some(id) = first.filter(|id| fresh.contains(id)) {
-                born.push((n, self.lease_work(id, request, now)));
+                leased.push((n, self.lease_work(id, request, now)));
             }
         }
-        born
+        leased
     }
 
     pub(super) fn complete_work(
@@ -208,13 +218,13 @@ impl Flow {
         self.work.remove(&id);
         let before = self.claimable_lanes(now);
         let stored = completion.message.map(|message| self.store(message, now));
-        let touched: Vec<_> = stored.and_then(|(_, lane)| lane).into_iter().collect();
-        let turns = self.born_turns(&before, &touched, requests, now);
+        let touched: Vec<_> = stored.and_then(|(_, mailbox)| mailbox).into_iter().collect();
+        let turns = self.lease_turns_on_insert(&before, &touched, requests, now);
         let outcome = WorkOutcome::Completed(stored.map(|(outcome, _)| outcome));
         CompletionReply { outcome, turns, changes: self.turn_changes(&touched, now) }
     }
 
-    /// The work that a token leases, if the lease is live.
+    /// Returns the work that a token leases, if the lease is live.
     fn held_work(&self, token: FlowToken, now: Timestamp) -> Option<i64> {
         let id = token.work?;
         let work = self.work.get(&id).filter(|work| work.lane == token.lane)?;
@@ -240,11 +250,11 @@ impl Flow {
             let state = self.state_of(&self.work[&id]);
             (self.work.get_mut(&id).and_then(|work| work.lease.as_mut()), state)
         } else if self.held_lane(token, now).is_some() {
-            let lane = self.lanes.get_mut(&token.lane).expect("it is held");
-            let instance = lane.instance.as_ref();
+            let mailbox = self.lanes.get_mut(&token.lane).expect("it is held");
+            let instance = mailbox.instance.as_ref();
             let execution = instance.and_then(|instance| instance.executions.values().next_back());
             let state = execution.map(|execution| execution.state);
-            (lane.lease.as_mut(), state)
+            (mailbox.lease.as_mut(), state)
         } else {
             return RenewOutcome::Stale;
         };
@@ -256,22 +266,25 @@ impl Flow {
     pub(super) fn abandon(
         &mut self,
         token: FlowToken,
-        (delay, uncounted): (Duration, bool),
+        delay: Duration,
+        uncounted: bool,
         now: Timestamp,
     ) -> (AbandonOutcome, Vec<FlowChange>) {
         let visible_at = now.plus(delay);
-        let is_last = |lease: &Option<Lease>| lease.is_some_and(|lease| lease.key == token.key);
+        let is_last =
+            |lease: &Option<OracleFlowLease>| lease.is_some_and(|lease| lease.key == token.key);
         let stale = (AbandonOutcome::Stale, Vec::new());
-        let Some(lane) = self.lanes.get_mut(&token.lane) else { return stale };
+        let Some(mailbox) = self.lanes.get_mut(&token.lane) else { return stale };
         let Some(id) = token.work else {
-            if !is_last(&lane.lease) {
+            if !is_last(&mailbox.lease) {
                 return stale;
             }
-            let held = |message: &&mut super::state::Message| message.held_by == Some(token.key);
-            for message in lane.messages.values_mut().filter(held) {
+            let held =
+                |message: &&mut super::state::OracleFlowMessage| message.held_by == Some(token.key);
+            for message in mailbox.messages.values_mut().filter(held) {
                 message.visible_at = visible_at;
             }
-            lane.end_lease(uncounted);
+            mailbox.end_lease(uncounted);
             return (AbandonOutcome::Abandoned, self.turn_changes(&[token.lane], now));
         };
         let Some(work) = self.work.get_mut(&id).filter(|work| is_last(&work.lease)) else {
@@ -286,17 +299,18 @@ impl Flow {
     pub(super) fn retry_work(
         &mut self,
         token: FlowToken,
-        (delay, error): (Duration, String),
+        delay: Duration,
+        error: String,
         now: Timestamp,
     ) -> (AbandonOutcome, Vec<FlowChange>) {
         let Some(id) = token.work else { return (AbandonOutcome::Stale, Vec::new()) };
-        let given = self.abandon(token, (delay, false), now);
-        if given.0 == AbandonOutcome::Abandoned
+        let abandoned = self.abandon(token, delay, false, now);
+        if abandoned.0 == AbandonOutcome::Abandoned
             && let Some(work) = self.work.get_mut(&id)
         {
             work.last_error = Some(error);
         }
-        given
+        abandoned
     }
 
     pub(super) fn pending_work(
@@ -305,8 +319,8 @@ impl Flow {
         limit: u32,
         now: Timestamp,
     ) -> Vec<PendingWork> {
-        let lane = self.names.get(instance).copied();
-        let pending = |work: &Work| PendingWork {
+        let mailbox = self.names.get(instance).copied();
+        let pending = |work: &OracleWork| PendingWork {
             key: work.key,
             attempts: work.attempts,
             leased: work.is_leased(now),
@@ -314,14 +328,15 @@ impl Flow {
             last_error: work.last_error.clone(),
             payload: work.payload.clone(),
         };
-        let own = self.work.values().filter(|work| Some(work.lane) == lane);
+        let own = self.work.values().filter(|work| Some(work.lane) == mailbox);
         own.take(limit as usize).map(pending).collect()
     }
 
     pub(super) fn keep_sessions(
         &mut self,
         owners: &[OwnerId],
-        (span, idle): (Duration, Duration),
+        span: Duration,
+        idle: Duration,
         now: Timestamp,
     ) -> u64 {
         if owners.is_empty() {
@@ -349,7 +364,7 @@ impl Flow {
     }
 }
 
-impl<'a> Asker<'a> {
+impl<'a> OracleWorkLine<'a> {
     fn of(request: &'a WorkRequest) -> Self {
         let owner = request.session.as_ref().map(|session| &session.owner);
         Self { filter: &request.filter, owner }

@@ -1,17 +1,20 @@
-//! Interventions in single deliveries.
+//! Operations on single deliveries and messages.
 
 use wakeline_core::{
     ApplicationRef, AttemptId, EndpointRef, HookChange, HookMessageId, MessageRef, Timestamp,
 };
 use wakeline_store::hook::{DeliveryState, ExpireMessages, ExpiredMessages, ResendOutcome};
 
-use super::state::{Before, End, Hook, Plan, Row, Stage};
+use super::state::{
+    AttemptPlan, BeforeManual, DeliveryEnd, DeliveryStage, OracleDelivery, OracleHook,
+};
 
-impl Hook {
+impl OracleHook {
     pub(super) fn resend(
         &mut self,
         application: &ApplicationRef,
-        (message, endpoint): (&MessageRef, &EndpointRef),
+        message: &MessageRef,
+        endpoint: &EndpointRef,
         now: Timestamp,
     ) -> (ResendOutcome, Vec<HookChange>) {
         let message = self.find_message(application, message);
@@ -23,13 +26,13 @@ impl Hook {
         match self.try_again(place, now) {
             ResendOutcome::Due => {
                 let endpoint = self.rows[&place].endpoint;
-                (ResendOutcome::Due, self.tell([endpoint], now))
+                (ResendOutcome::Due, self.changes_of([endpoint], now))
             }
             refused => (refused, Vec::new()),
         }
     }
 
-    /// Makes one manual attempt of a delivery due.
+    /// Makes one manual attempt of a delivery due now.
     pub(super) fn try_again(&mut self, place: i64, now: Timestamp) -> ResendOutcome {
         let row = &self.rows[&place];
         if row.live(now).is_some() {
@@ -38,18 +41,21 @@ impl Hook {
         if !self.has_payload(row.message) {
             return ResendOutcome::Expired;
         }
-        if self.spot(row.endpoint).is_off() {
+        if self.endpoint_entry(row.endpoint).is_off() {
             return ResendOutcome::Disabled;
         }
         self.end_expired_row(place, now);
         let row = self.row_mut(place);
         let before = match row.stage {
-            Stage::Waiting(Plan { manual: Some(before), .. }) => before,
-            Stage::Waiting(Plan { due, behind, manual: None }) => Before::Planned { due, behind },
-            Stage::Ended(end) => Before::Ended(end),
-            Stage::Leased(..) => unreachable!("no lease is left"),
+            DeliveryStage::Waiting(AttemptPlan { manual: Some(before), .. }) => before,
+            DeliveryStage::Waiting(AttemptPlan { due, behind, manual: None }) => {
+                BeforeManual::Planned { due, behind }
+            }
+            DeliveryStage::Ended(end) => BeforeManual::Ended(end),
+            DeliveryStage::Leased(..) => unreachable!("no lease is left"),
         };
-        row.stage = Stage::Waiting(Plan { due: now, behind: true, manual: Some(before) });
+        row.stage =
+            DeliveryStage::Waiting(AttemptPlan { due: now, behind: true, manual: Some(before) });
         row.updated_at = now;
         ResendOutcome::Due
     }
@@ -57,50 +63,61 @@ impl Hook {
     pub(super) fn cancel(
         &mut self,
         application: &ApplicationRef,
-        (message, endpoint): (&MessageRef, Option<&EndpointRef>),
+        message: &MessageRef,
+        endpoint: Option<&EndpointRef>,
         now: Timestamp,
     ) -> Option<(u64, Vec<HookChange>)> {
         let message = self.find_message(application, message)?;
         let only = endpoint.map(|endpoint| self.find_endpoint(application, endpoint));
-        let is_meant = |row: &&Row| {
+        let is_chosen = |row: &&OracleDelivery| {
             row.message == message && only.is_none_or(|only| only == Some(row.endpoint))
         };
-        let meant: Vec<i64> = self.rows.values().filter(is_meant).map(|row| row.place).collect();
+        let chosen: Vec<i64> = self.rows.values().filter(is_chosen).map(|row| row.place).collect();
         let cancelled: Vec<i64> =
-            meant.into_iter().filter(|place| self.give_up(*place, now)).collect();
+            chosen.into_iter().filter(|place| self.give_up(*place, now)).collect();
         let endpoints: Vec<_> = cancelled.iter().map(|place| self.rows[place].endpoint).collect();
-        Some((u64::try_from(cancelled.len()).expect("fits"), self.tell(endpoints, now)))
+        Some((
+            u64::try_from(cancelled.len()).expect("a count of rows fits"),
+            self.changes_of(endpoints, now),
+        ))
     }
 
-    /// Cancels a delivery, now or when its attempt ends. False if nothing is to come anyway.
+    /// Cancels a delivery, now or at the end of its attempt. Returns false if it has ended or is
+    /// cancelled already.
     pub(super) fn give_up(&mut self, place: i64, now: Timestamp) -> bool {
         let row = self.row_mut(place);
         match &mut row.stage {
-            Stage::Waiting(_) => row.stage = Stage::Ended(End::Cancelled),
-            Stage::Leased(lease, _) if !lease.cancelled => lease.cancelled = true,
-            Stage::Leased(..) | Stage::Ended(_) => return false,
+            DeliveryStage::Waiting(_) => row.stage = DeliveryStage::Ended(DeliveryEnd::Cancelled),
+            DeliveryStage::Leased(lease, _) if !lease.cancelled => lease.cancelled = true,
+            DeliveryStage::Leased(..) | DeliveryStage::Ended(_) => return false,
         }
         row.updated_at = now;
         true
     }
 
-    /// Gives a failed delivery its whole schedule again.
+    /// Restarts the schedule of a failed delivery.
     pub(super) fn recover(&mut self, place: i64, now: Timestamp) -> bool {
         let row = &self.rows[&place];
-        let can = row.stage == Stage::Ended(End::Failed)
+        let can = row.stage == DeliveryStage::Ended(DeliveryEnd::Failed)
             && self.has_payload(row.message)
-            && !self.spot(row.endpoint).is_off();
+            && !self.endpoint_entry(row.endpoint).is_off();
         if can {
             let row = self.row_mut(place);
-            row.stage = Stage::Waiting(Plan { due: now, behind: true, manual: None });
+            row.stage =
+                DeliveryStage::Waiting(AttemptPlan { due: now, behind: true, manual: None });
             row.scheduled = 0;
             row.updated_at = now;
         }
         can
     }
 
-    /// Whether a delivery is in one of some states; any, if there are none.
-    pub(super) fn stands(&self, row: &Row, states: &[DeliveryState], now: Timestamp) -> bool {
+    /// Returns whether a delivery is in one of the states; an empty list means any state.
+    pub(super) fn stands(
+        &self,
+        row: &OracleDelivery,
+        states: &[DeliveryState],
+        now: Timestamp,
+    ) -> bool {
         states.is_empty() || states.contains(&self.state_of(row, now))
     }
 
@@ -114,9 +131,9 @@ impl Hook {
         true
     }
 
-    /// Removes old messages, all at once.
+    /// Removes old messages, all of them in one call.
     pub(super) fn expire(&mut self, command: ExpireMessages, now: Timestamp) -> ExpiredMessages {
-        let is_open = |row: &Row| !matches!(row.stage, Stage::Ended(_));
+        let is_open = |row: &OracleDelivery| !matches!(row.stage, DeliveryStage::Ended(_));
         let old: Vec<HookMessageId> = (self.messages.values())
             .filter(|one| one.stored.created_at.plus(command.older_than) < now)
             .filter(|one| one.payload.is_none())

@@ -1,4 +1,4 @@
-//! Applications and endpoints; and the keys that make repeating harmless.
+//! Applications, endpoints, and idempotency keys.
 
 use std::time::Duration;
 
@@ -6,57 +6,66 @@ use wakeline_core::{
     ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookWhat, Timestamp, Uid,
 };
 use wakeline_store::hook::{
-    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, Idempotency,
-    NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
+    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, HookPage,
+    Idempotency, NewApplication, NewEndpoint, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
 };
 
 use super::page::page;
-use super::state::{Breaker, End, Hook, Known, Made, Scope, Spot, Stage};
+use super::state::{
+    DeliveryEnd, DeliveryStage, KeyScope, KnownKey, MadeObject, OracleBreaker, OracleEndpoint,
+    OracleHook,
+};
 
-/// How long a creation is remembered.
+/// How long an idempotency key is kept.
 pub(super) const KEY_KEPT: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// What an idempotency key leads to.
-pub(super) enum Looked {
+/// The result of looking up an idempotency key.
+pub(super) enum IdempotencyLookup {
     New,
     Reused,
-    Made(Made),
+    Created(MadeObject),
 }
 
-impl Hook {
-    /// Rule 2 of applications: looks a request up.
+impl OracleHook {
+    /// Looks up the idempotency key of a request (rule 2 of applications).
     pub(super) fn look_up(
         &self,
-        scope: Scope,
+        scope: KeyScope,
         request: Option<&Idempotency>,
         now: Timestamp,
-    ) -> Looked {
+    ) -> IdempotencyLookup {
         let known = request.and_then(|request| self.keys.get(&(scope, request.key.clone())));
-        let Some((request, known)) = request.zip(known) else { return Looked::New };
+        let Some((request, known)) = request.zip(known) else { return IdempotencyLookup::New };
         if known.at.plus(KEY_KEPT) <= now {
-            return Looked::New;
+            return IdempotencyLookup::New;
         }
-        if known.print != request.print {
-            return Looked::Reused;
+        if known.digest != request.digest {
+            return IdempotencyLookup::Reused;
         }
         let is_there = match &known.made {
-            Made::Application(id) => self.applications.contains_key(id),
-            Made::EventType(name) => self.event_types.contains_key(name),
-            Made::Endpoint(id) => self.spots.get(id).is_some_and(|spot| !spot.deleted),
-            Made::Message(id) => self.messages.contains_key(id),
+            MadeObject::Application(id) => self.applications.contains_key(id),
+            MadeObject::EventType(name) => self.event_types.contains_key(name),
+            MadeObject::Endpoint(id) => {
+                self.endpoint_entries.get(id).is_some_and(|entry| !entry.deleted)
+            }
+            MadeObject::Message(id) => self.messages.contains_key(id),
         };
-        if is_there { Looked::Made(known.made.clone()) } else { Looked::New }
+        if is_there {
+            IdempotencyLookup::Created(known.made.clone())
+        } else {
+            IdempotencyLookup::New
+        }
     }
 
     pub(super) fn remember(
         &mut self,
-        scope: Scope,
+        scope: KeyScope,
         request: Option<&Idempotency>,
-        made: Made,
+        made: MadeObject,
         now: Timestamp,
     ) {
         if let Some(request) = request {
-            let known = Known { print: request.print, made, at: now };
+            let known = KnownKey { digest: request.digest, made, at: now };
             self.keys.insert((scope, request.key.clone()), known);
         }
     }
@@ -67,27 +76,27 @@ impl Hook {
         request: Option<&Idempotency>,
         now: Timestamp,
     ) -> Created<Application> {
-        match self.look_up(Scope::Applications, request, now) {
-            Looked::New => {}
-            Looked::Made(Made::Application(id)) => {
+        match self.look_up(KeyScope::Applications, request, now) {
+            IdempotencyLookup::New => {}
+            IdempotencyLookup::Created(MadeObject::Application(id)) => {
                 return Created::Repeated(self.applications[&id].clone());
             }
-            Looked::Reused | Looked::Made(_) => return Created::KeyReused,
+            IdempotencyLookup::Reused | IdempotencyLookup::Created(_) => return Created::KeyReused,
         }
         if let Some(same) = self.applications.get(&new.id) {
             return Created::Repeated(same.clone());
         }
-        let made = Made::Application(new.id);
+        let made = MadeObject::Application(new.id);
         match self.make_application(new, now) {
             Ok(application) => {
-                self.remember(Scope::Applications, request, made, now);
+                self.remember(KeyScope::Applications, request, made, now);
                 Created::New(application)
             }
             Err(taken) => Created::Taken(taken),
         }
     }
 
-    /// Makes an application, or finds the one that has its own id.
+    /// Creates an application. Returns the one that already has its `uid` as the error.
     pub(super) fn make_application(
         &mut self,
         new: NewApplication,
@@ -112,7 +121,7 @@ impl Hook {
         &self,
         request: &PageRequest<ApplicationId>,
         reserved: &str,
-    ) -> Page<Application> {
+    ) -> HookPage<Application> {
         let is_reserved = |one: &Application| {
             let uid = one.uid.as_ref().map(Uid::as_str);
             !reserved.is_empty() && uid.is_some_and(|uid| uid.starts_with(reserved))
@@ -146,17 +155,23 @@ impl Hook {
     pub(super) fn delete_application(&mut self, which: &ApplicationRef) -> (bool, Vec<HookChange>) {
         let Some(id) = self.find_application(which) else { return (false, Vec::new()) };
         self.applications.remove(&id);
-        let rows = self.messages.len() + self.rows.len() + self.attempts.len() + self.spots.len();
-        self.spots.retain(|_, spot| spot.endpoint.application != id);
+        let rows = self.messages.len()
+            + self.rows.len()
+            + self.attempts.len()
+            + self.endpoint_entries.len();
+        self.endpoint_entries.retain(|_, entry| entry.endpoint.application != id);
         self.messages.retain(|_, message| message.stored.application != id);
         self.rows.retain(|_, row| self.messages.contains_key(&row.message));
         self.attempts.retain(|_, attempt| self.messages.contains_key(&attempt.message));
         self.jobs.retain(|_, work| work.job.application != id);
-        let own = [Scope::Endpoints(id), Scope::Messages(id)];
+        let own = [KeyScope::Endpoints(id), KeyScope::Messages(id)];
         self.keys.retain(|(scope, _), _| !own.contains(scope));
-        let kept = self.messages.len() + self.rows.len() + self.attempts.len() + self.spots.len();
-        self.left += u64::try_from(rows - kept).expect("fits");
-        (true, vec![HookChange::now(HookWhat::Chores)])
+        let remaining = self.messages.len()
+            + self.rows.len()
+            + self.attempts.len()
+            + self.endpoint_entries.len();
+        self.left += u64::try_from(rows - remaining).expect("a count of rows fits");
+        (true, vec![HookChange::now(HookWhat::Background)])
     }
 
     pub(super) fn create_endpoint(
@@ -169,34 +184,36 @@ impl Hook {
         let Some(owner) = self.find_application(application) else {
             return Created::NoApplication;
         };
-        match self.look_up(Scope::Endpoints(owner), request, now) {
-            Looked::New => {}
-            Looked::Made(Made::Endpoint(id)) => return Created::Repeated(self.shown(id, now)),
-            Looked::Reused | Looked::Made(_) => return Created::KeyReused,
+        match self.look_up(KeyScope::Endpoints(owner), request, now) {
+            IdempotencyLookup::New => {}
+            IdempotencyLookup::Created(MadeObject::Endpoint(id)) => {
+                return Created::Repeated(self.shown(id, now));
+            }
+            IdempotencyLookup::Reused | IdempotencyLookup::Created(_) => return Created::KeyReused,
         }
-        if self.spots_of(owner).any(|spot| spot.endpoint.id == new.id) {
+        if self.endpoint_entries_of(owner).any(|entry| entry.endpoint.id == new.id) {
             return Created::Repeated(self.shown(new.id, now));
         }
         if let Some(taken) = self.endpoint_with(owner, new.uid.as_ref()) {
             return Created::Taken(self.shown(taken, now));
         }
-        self.remember(Scope::Endpoints(owner), request, Made::Endpoint(new.id), now);
+        self.remember(KeyScope::Endpoints(owner), request, MadeObject::Endpoint(new.id), now);
         let id = new.id;
-        self.spots.insert(id, Spot::new(owner, new, now));
+        self.endpoint_entries.insert(id, OracleEndpoint::new(owner, new, now));
         Created::New(self.shown(id, now))
     }
 
     fn endpoint_with(&self, owner: ApplicationId, uid: Option<&Uid>) -> Option<EndpointId> {
         let uid = uid?;
-        let has = |spot: &&Spot| spot.endpoint.uid.as_ref() == Some(uid);
-        self.spots_of(owner).find(has).map(|spot| spot.endpoint.id)
+        let has = |entry: &&OracleEndpoint| entry.endpoint.uid.as_ref() == Some(uid);
+        self.endpoint_entries_of(owner).find(has).map(|entry| entry.endpoint.id)
     }
 
-    /// An endpoint as it is now.
+    /// Returns an endpoint with its current pause.
     pub(super) fn shown(&self, id: EndpointId, now: Timestamp) -> Endpoint {
-        let spot = self.spot(id);
-        let paused_for = spot.paused_until(now).map(|until| now.until(until));
-        Endpoint { paused_for, ..spot.endpoint.clone() }
+        let entry = self.endpoint_entry(id);
+        let paused_for = entry.paused_until(now).map(|until| now.until(until));
+        Endpoint { paused_for, ..entry.endpoint.clone() }
     }
 
     pub(super) fn list_endpoints(
@@ -204,9 +221,9 @@ impl Hook {
         application: &ApplicationRef,
         request: &PageRequest<EndpointId>,
         now: Timestamp,
-    ) -> Option<Page<Endpoint>> {
+    ) -> Option<HookPage<Endpoint>> {
         let owner = self.find_application(application)?;
-        let ids = self.spots_of(owner).map(|spot| spot.endpoint.id);
+        let ids = self.endpoint_entries_of(owner).map(|entry| entry.endpoint.id);
         Some(page(ids.map(|id| (id, self.shown(id, now))).collect(), request))
     }
 
@@ -219,7 +236,10 @@ impl Hook {
         let Some(id) = self.find_endpoint(which.0, which.1) else {
             return (UpdateOutcome::Missing, Vec::new());
         };
-        let (owner, version) = (self.spot(id).endpoint.application, self.spot(id).endpoint.version);
+        let (owner, version) = (
+            self.endpoint_entry(id).endpoint.application,
+            self.endpoint_entry(id).endpoint.version,
+        );
         if update.expected_version.is_some_and(|expected| expected != version) {
             return (UpdateOutcome::Stale, Vec::new());
         }
@@ -227,8 +247,8 @@ impl Hook {
         if self.endpoint_with(owner, uid).is_some_and(|has| has != id) {
             return (UpdateOutcome::Taken, Vec::new());
         }
-        self.spot_mut(id).update(update, now);
-        (UpdateOutcome::Updated(self.shown(id, now)), self.tell([id], now))
+        self.endpoint_entry_mut(id).update(update, now);
+        (UpdateOutcome::Updated(self.shown(id, now)), self.changes_of([id], now))
     }
 
     pub(super) fn delete_endpoint(
@@ -237,12 +257,14 @@ impl Hook {
         now: Timestamp,
     ) -> (bool, Vec<HookChange>) {
         let Some(id) = self.find_endpoint(which.0, which.1) else { return (false, Vec::new()) };
-        self.spot_mut(id).deleted = true;
+        self.endpoint_entry_mut(id).deleted = true;
         for row in self.rows.values_mut().filter(|row| row.endpoint == id) {
             match &mut row.stage {
-                Stage::Waiting(_) => row.stage = Stage::Ended(End::Cancelled),
-                Stage::Leased(lease, _) => lease.cancelled = true,
-                Stage::Ended(_) => continue,
+                DeliveryStage::Waiting(_) => {
+                    row.stage = DeliveryStage::Ended(DeliveryEnd::Cancelled)
+                }
+                DeliveryStage::Leased(lease, _) => lease.cancelled = true,
+                DeliveryStage::Ended(_) => continue,
             }
             row.updated_at = now;
         }
@@ -258,23 +280,23 @@ impl Hook {
         let Some(id) = self.find_endpoint(which.0, which.1) else {
             return RotateOutcome::Missing;
         };
-        let spot = self.spot_mut(id);
-        let mut old = spot.signing(now);
+        let entry = self.endpoint_entry_mut(id);
+        let mut old = entry.signing(now);
         if rotation.grace.is_zero() {
             old.remove(0);
         } else {
             old[0].expires_at = Some(now.plus(rotation.grace));
         }
-        if old.len() > usize::try_from(rotation.old_max).expect("fits") {
+        if old.len() > usize::try_from(rotation.old_max).expect("u32 fits into usize") {
             return RotateOutcome::TooMany;
         }
-        let current = EndpointSecret { sealed: rotation.sealed, expires_at: None };
-        spot.secrets = std::iter::once(current).chain(old).collect();
+        let current = EndpointSecret { encrypted: rotation.encrypted, expires_at: None };
+        entry.secrets = std::iter::once(current).chain(old).collect();
         RotateOutcome::Rotated
     }
 }
 
-impl Spot {
+impl OracleEndpoint {
     fn new(owner: ApplicationId, new: NewEndpoint, now: Timestamp) -> Self {
         let endpoint = Endpoint {
             id: new.id,
@@ -296,16 +318,16 @@ impl Spot {
         };
         Self {
             endpoint,
-            secrets: vec![EndpointSecret { sealed: new.secret, expires_at: None }],
+            secrets: vec![EndpointSecret { encrypted: new.secret, expires_at: None }],
             deleted: false,
             rate_at: Timestamp(0),
             throttled_until: Timestamp(0),
-            breaker: Breaker::Closed { failures: 0 },
+            breaker: OracleBreaker::Closed { failures: 0 },
             served: (Timestamp(0), 0),
         }
     }
 
-    /// The keys that sign now.
+    /// Returns the secrets that sign now.
     pub(super) fn signing(&self, now: Timestamp) -> Vec<EndpointSecret> {
         let signs = |secret: &&EndpointSecret| secret.expires_at.is_none_or(|end| end > now);
         self.secrets.iter().filter(signs).cloned().collect()
@@ -315,11 +337,11 @@ impl Spot {
         if update.disabled == Some(false) && self.endpoint.disabled.is_some() {
             self.endpoint.disabled = None;
             self.endpoint.failing_since = None;
-            self.breaker = Breaker::Closed { failures: 0 };
+            self.breaker = OracleBreaker::Closed { failures: 0 };
         }
         let endpoint = &mut self.endpoint;
         if update.disabled == Some(true) {
-            endpoint.disabled.get_or_insert(DisableReason::Asked);
+            endpoint.disabled.get_or_insert(DisableReason::Requested);
         }
         set(&mut endpoint.uid, update.uid);
         set(&mut endpoint.url, update.url);

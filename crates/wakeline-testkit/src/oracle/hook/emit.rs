@@ -1,21 +1,24 @@
-//! Messages: stored once, with a delivery for every endpoint that wants them.
+//! Messages: each is stored once, with a delivery for every endpoint whose filters match.
 
 use std::time::Duration;
 
 use wakeline_core::{ApplicationId, EndpointId, HookChange, HookMessageId, HookWhat, Timestamp};
 use wakeline_store::hook::{
-    DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
+    DeliveryRequest, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
 };
 
-use super::catalog::Looked;
-use super::claim::Slots;
-use super::state::{Hook, Made, Message, Plan, Row, Scope, Spot, Stage};
+use super::catalog::IdempotencyLookup;
+use super::claim::ClaimSlots;
+use super::state::{
+    AttemptPlan, DeliveryStage, KeyScope, MadeObject, OracleDelivery, OracleEndpoint, OracleHook,
+    OracleHookMessage,
+};
 
-impl Hook {
+impl OracleHook {
     pub(in crate::oracle) fn emit(
         &mut self,
         message: NewMessage,
-        asks: &[DeliveryAsk],
+        requests: &[DeliveryRequest],
         now: Timestamp,
     ) -> EmitReply {
         let retention = message.retention;
@@ -23,16 +26,20 @@ impl Hook {
         if !matches!(outcome, EmitOutcome::Stored(..)) {
             return EmitReply { outcome, leased: Vec::new(), changes: Vec::new() };
         }
-        let leased = self.bear(&places, asks, now);
+        let leased = self.bear(&places, requests, now);
         let endpoints: Vec<EndpointId> =
             places.iter().map(|place| self.rows[place].endpoint).collect();
-        let mut changes = self.tell(endpoints, now);
-        changes.push(HookChange { what: HookWhat::Chores, due_in: retention });
+        let mut changes = self.changes_of(endpoints, now);
+        changes.push(HookChange { what: HookWhat::Background, due_in: retention });
         EmitReply { outcome, leased, changes }
     }
 
-    /// The same along with another write, unless it does not fit its event type.
-    pub(in crate::oracle) fn emit_along(&mut self, new: NewMessage, now: Timestamp) -> EmitReply {
+    /// Emits a message as part of another write, if it satisfies the schema of its event type.
+    pub(in crate::oracle) fn emit_piggybacked(
+        &mut self,
+        new: NewMessage,
+        now: Timestamp,
+    ) -> EmitReply {
         let enforced = self.event_types.get(&new.event_type).filter(|found| found.enforced);
         let schemas = enforced.and_then(|found| found.schemas.as_ref());
         match schemas.and_then(|all| EventSchema::refusal(&new.event_type, all, &new.payload)) {
@@ -44,7 +51,7 @@ impl Hook {
         }
     }
 
-    /// Stores a message and makes its deliveries, whose places it returns.
+    /// Stores a message and creates its deliveries. Returns their sequence numbers.
     fn store_message(&mut self, new: NewMessage, now: Timestamp) -> (EmitOutcome, Vec<i64>) {
         let Some(owner) = self.owner_of(&new, now) else {
             return (EmitOutcome::NoApplication, Vec::new());
@@ -52,36 +59,38 @@ impl Hook {
         if let Some(refused) = self.refusal(owner, &new, now) {
             return (refused, Vec::new());
         }
-        let made = Made::Message(new.id);
-        self.remember(Scope::Messages(owner), new.idempotency.as_ref(), made, now);
-        let endpoints: Vec<EndpointId> = (self.spots_of(owner))
-            .filter(|spot| match new.only {
-                Some(only) => spot.endpoint.id == only,
-                None => !spot.is_off() && spot.takes(&new.event_type, &new.channels),
+        let made = MadeObject::Message(new.id);
+        self.remember(KeyScope::Messages(owner), new.idempotency.as_ref(), made, now);
+        let endpoints: Vec<EndpointId> = (self.endpoint_entries_of(owner))
+            .filter(|entry| match new.only {
+                Some(only) => entry.endpoint.id == only,
+                None => !entry.is_off() && entry.takes(&new.event_type, &new.channels),
             })
-            .map(|spot| spot.endpoint.id)
+            .map(|entry| entry.endpoint.id)
             .collect();
         let stored = self.insert_message(owner, new, now);
-        let plan = Plan::scheduled(now);
+        let plan = AttemptPlan::scheduled(now);
         let made = endpoints.into_iter().map(|to| self.insert_row(stored.id, to, plan));
         let places: Vec<i64> = made.collect();
-        let deliveries = u32::try_from(places.len()).expect("fits");
+        let deliveries = u32::try_from(places.len()).expect("a count of deliveries fits");
         (EmitOutcome::Stored(stored, deliveries), places)
     }
 
-    /// Why a message is not stored: it is there already, or what it names is.
+    /// Returns why a message is not stored: it, its key or its event id exists already.
     fn refusal(
         &self,
         owner: ApplicationId,
         new: &NewMessage,
         now: Timestamp,
     ) -> Option<EmitOutcome> {
-        match self.look_up(Scope::Messages(owner), new.idempotency.as_ref(), now) {
-            Looked::New => {}
-            Looked::Made(Made::Message(id)) => {
+        match self.look_up(KeyScope::Messages(owner), new.idempotency.as_ref(), now) {
+            IdempotencyLookup::New => {}
+            IdempotencyLookup::Created(MadeObject::Message(id)) => {
                 return Some(EmitOutcome::Repeated(self.messages[&id].stored.clone()));
             }
-            Looked::Reused | Looked::Made(_) => return Some(EmitOutcome::KeyReused),
+            IdempotencyLookup::Reused | IdempotencyLookup::Created(_) => {
+                return Some(EmitOutcome::KeyReused);
+            }
         }
         if let Some(same) = self.messages.get(&new.id) {
             return Some(EmitOutcome::Repeated(same.stored.clone()));
@@ -92,7 +101,7 @@ impl Hook {
         taken.map(|taken| EmitOutcome::Taken(taken.stored.clone()))
     }
 
-    /// Rule 4: the application that there is, or the one that is made.
+    /// Applies rule 4: finds the application, or creates it.
     fn owner_of(&mut self, new: &NewMessage, now: Timestamp) -> Option<ApplicationId> {
         let known = self.find_application(&new.application);
         known.or_else(|| {
@@ -117,24 +126,25 @@ impl Hook {
             created_at: now,
         };
         let expires_at = now.plus(new.retention);
-        let message = Message { stored: stored.clone(), expires_at, payload: Some(new.payload) };
+        let message =
+            OracleHookMessage { stored: stored.clone(), expires_at, payload: Some(new.payload) };
         self.messages.insert(stored.id, message);
         stored
     }
 
-    /// Makes a delivery, which takes the next place.
+    /// Creates a delivery with the next sequence number.
     pub(super) fn insert_row(
         &mut self,
         message: HookMessageId,
         endpoint: EndpointId,
-        plan: Plan,
+        plan: AttemptPlan,
     ) -> i64 {
         let place = self.next_place();
-        let row = Row {
+        let row = OracleDelivery {
             place,
             message,
             endpoint,
-            stage: Stage::Waiting(plan),
+            stage: DeliveryStage::Waiting(plan),
             attempts: 0,
             scheduled: 0,
             attempted_at: None,
@@ -145,23 +155,23 @@ impl Hook {
         place
     }
 
-    /// Rule 7: leases new deliveries of endpoints for which nothing else waits.
+    /// Applies rule 7: leases new deliveries of endpoints that have no other waiting delivery.
     fn bear(
         &mut self,
         places: &[i64],
-        asks: &[DeliveryAsk],
+        requests: &[DeliveryRequest],
         now: Timestamp,
     ) -> Vec<(usize, Vec<wakeline_store::hook::DeliveryGroup>)> {
-        let mut slots = Slots::new(asks);
+        let mut slots = ClaimSlots::new(requests);
         self.drop_used(&mut slots);
-        let mut leased = vec![Vec::new(); asks.len()];
+        let mut leased = vec![Vec::new(); requests.len()];
         for place in places {
             let endpoint = self.rows[place].endpoint;
             let others = self.rows_of(endpoint).filter(|row| row.place != *place);
-            // One whose lease has expired waits as well.
-            let holds_up = |row: &Row| !row.has_ended() && row.live(now).is_none();
-            let waits = others.into_iter().any(holds_up);
-            if waits || self.spot(endpoint).endpoint.options.pull {
+            // A delivery whose lease has expired waits as well.
+            let is_waiting = |row: &OracleDelivery| !row.has_ended() && row.live(now).is_none();
+            let waits = others.into_iter().any(is_waiting);
+            if waits || self.endpoint_entry(endpoint).endpoint.options.pull {
                 continue;
             }
             if let Some((n, places)) = self.give(endpoint, &mut slots, now) {
@@ -171,20 +181,20 @@ impl Hook {
         leased.into_iter().enumerate().filter(|(_, groups)| !groups.is_empty()).collect()
     }
 
-    /// Whether the payload of a message is there.
+    /// Returns whether a message still has its payload.
     pub(super) fn has_payload(&self, message: HookMessageId) -> bool {
         self.messages.get(&message).is_some_and(|message| message.payload.is_some())
     }
 
-    /// When the next payload expires.
+    /// Returns the time until the next payload expires.
     pub(super) fn next_expiry(&self, now: Timestamp) -> Option<Duration> {
         let kept = self.messages.values().filter(|message| message.payload.is_some());
         kept.map(|message| now.until(message.expires_at)).min()
     }
 }
 
-impl Spot {
-    /// Rule 1: whether its filters let a message through.
+impl OracleEndpoint {
+    /// Applies rule 1: returns whether the endpoint's filters match a message.
     pub(super) fn takes(
         &self,
         event_type: &wakeline_core::EventTypeName,

@@ -1,33 +1,33 @@
-//! Event types: shared by all applications.
+//! Event types, which all applications share.
 
 use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
-use wakeline_store::hook::{Created, EventType, Idempotency, Page, PageRequest, UpdateOutcome};
+use wakeline_store::hook::{Created, EventType, HookPage, Idempotency, PageRequest, UpdateOutcome};
 
-use super::catalog::Looked;
+use super::catalog::IdempotencyLookup;
 use super::page::page;
-use super::state::{Hook, Made, Scope};
+use super::state::{KeyScope, MadeObject, OracleHook};
 
-impl Hook {
+impl OracleHook {
     pub(super) fn create_event_type(
         &mut self,
         new: EventType,
         request: Option<&Idempotency>,
         now: Timestamp,
     ) -> (Created<EventType>, Vec<HookChange>) {
-        let outcome = match self.look_up(Scope::EventTypes, request, now) {
-            Looked::New => None,
-            Looked::Made(Made::EventType(name)) => {
+        let outcome = match self.look_up(KeyScope::EventTypes, request, now) {
+            IdempotencyLookup::New => None,
+            IdempotencyLookup::Created(MadeObject::EventType(name)) => {
                 Some(Created::Repeated(self.event_types[&name].clone()))
             }
-            Looked::Reused | Looked::Made(_) => Some(Created::KeyReused),
+            IdempotencyLookup::Reused | IdempotencyLookup::Created(_) => Some(Created::KeyReused),
         };
         let taken = self.event_types.get(&new.name);
         if let Some(outcome) = outcome.or_else(|| taken.cloned().map(Created::Taken)) {
             return (outcome, Vec::new());
         }
-        self.remember(Scope::EventTypes, request, Made::EventType(new.name.clone()), now);
-        let (made, changes) = self.put_event_type(new, now);
-        (Created::New(made), changes)
+        self.remember(KeyScope::EventTypes, request, MadeObject::EventType(new.name.clone()), now);
+        let (created, changes) = self.put_event_type(new, now);
+        (Created::New(created), changes)
     }
 
     pub(super) fn put_event_type(
@@ -36,9 +36,9 @@ impl Hook {
         now: Timestamp,
     ) -> (EventType, Vec<HookChange>) {
         let created_at = self.event_types.get(&new.name).map_or(now, |known| known.created_at);
-        let put = EventType { created_at, updated_at: now, ..new };
-        self.event_types.insert(put.name.clone(), put.clone());
-        (put, vec![HookChange::now(HookWhat::EventTypes)])
+        let stored = EventType { created_at, updated_at: now, ..new };
+        self.event_types.insert(stored.name.clone(), stored.clone());
+        (stored, vec![HookChange::now(HookWhat::EventTypes)])
     }
 
     pub(super) fn replace_event_type(
@@ -50,8 +50,8 @@ impl Hook {
             None => (UpdateOutcome::Missing, Vec::new()),
             Some(known) if known.updated_at != new.updated_at => (UpdateOutcome::Stale, Vec::new()),
             Some(_) => {
-                let (put, changes) = self.put_event_type(new, now);
-                (UpdateOutcome::Updated(put), changes)
+                let (stored, changes) = self.put_event_type(new, now);
+                (UpdateOutcome::Updated(stored), changes)
             }
         }
     }
@@ -60,7 +60,7 @@ impl Hook {
         &self,
         request: &PageRequest<EventTypeName>,
         archived: bool,
-    ) -> Page<EventType> {
+    ) -> HookPage<EventType> {
         let shown = self.event_types.values().filter(|one| archived || !one.archived);
         page(shown.map(|one| (one.name.clone(), one.clone())).collect(), request)
     }

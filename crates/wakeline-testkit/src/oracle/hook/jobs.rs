@@ -1,4 +1,4 @@
-//! Work in the background: jobs, and what is past its time.
+//! Maintenance tasks: jobs, and the removal of what has expired.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use wakeline_core::{
     ApplicationRef, EndpointId, HookChange, HookMessageId, HookWhat, JobId, Timestamp,
 };
 use wakeline_store::hook::{
-    ChoreReport, Job, JobKind, JobSpec, JobState, ResendOutcome, StoredMessage,
+    DeliveryJob, HookBackgroundReport, JobKind, JobSpec, JobState, ResendOutcome, StoredMessage,
 };
 
 use super::catalog::KEY_KEPT;
-use super::state::{Hook, Plan, Row, Work};
+use super::state::{AttemptPlan, JobProgress, OracleDelivery, OracleHook};
 
-/// How long finished jobs are kept.
+/// How long a finished job is kept.
 const JOB_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-impl Hook {
+impl OracleHook {
     pub(super) fn start_job(
         &mut self,
         application: &ApplicationRef,
         spec: JobSpec,
         now: Timestamp,
-    ) -> Option<(Job, Vec<HookChange>)> {
+    ) -> Option<(DeliveryJob, Vec<HookChange>)> {
         let application = self.find_application(application)?;
-        let changes = vec![HookChange::now(HookWhat::Chores)];
+        let changes = vec![HookChange::now(HookWhat::Background)];
         if let Some(same) = self.jobs.get(&spec.id) {
             return Some((same.job.clone(), changes));
         }
-        let job = Job {
+        let job = DeliveryJob {
             spec,
             application,
             state: JobState::Running,
@@ -38,18 +38,22 @@ impl Hook {
             updated_at: now,
         };
         let place = self.next_place();
-        self.jobs.insert(job.spec.id, Work { job: job.clone(), at: None, place });
+        self.jobs.insert(job.spec.id, JobProgress { job: job.clone(), at: None, place });
         Some((job, changes))
     }
 
-    pub(super) fn do_chores(&mut self, rows: u32, now: Timestamp) -> ChoreReport {
-        let most = usize::try_from(rows).expect("fits");
+    pub(super) fn run_background(&mut self, rows: u32, now: Timestamp) -> HookBackgroundReport {
+        let most = usize::try_from(rows).expect("a count of rows fits");
         let (rows, changes) = match self.oldest_job() {
             Some(job) => self.go_on(job, most, now),
             None => (self.tidy(most, now), Vec::new()),
         };
-        let next_due = self.chores_due(now);
-        ChoreReport { rows: u64::try_from(rows).expect("fits"), next_due, changes }
+        let next_due = self.background_due(now);
+        HookBackgroundReport {
+            rows: u64::try_from(rows).expect("a count of rows fits"),
+            next_due,
+            changes,
+        }
     }
 
     pub(super) fn oldest_job(&self) -> Option<JobId> {
@@ -57,8 +61,8 @@ impl Hook {
         running.min_by_key(|work| work.place).map(|work| work.job.spec.id)
     }
 
-    /// Time until there is something to do.
-    pub(super) fn chores_due(&self, now: Timestamp) -> Option<Duration> {
+    /// Returns the time until there is a maintenance task.
+    pub(super) fn background_due(&self, now: Timestamp) -> Option<Duration> {
         if self.oldest_job().is_some() || self.left > 0 {
             return Some(Duration::ZERO);
         }
@@ -67,9 +71,10 @@ impl Hook {
         keys.chain(jobs).chain(self.next_expiry(now)).min()
     }
 
-    /// Payloads that expired, else what was left behind, else keys and jobs past their time.
+    /// Removes expired payloads; if there are none, the rows of deleted applications; if there are
+    /// none, expired keys and jobs. Returns how many rows it removed.
     fn tidy(&mut self, most: usize, now: Timestamp) -> usize {
-        let is_over = |message: &&super::state::Message| {
+        let is_over = |message: &&super::state::OracleHookMessage| {
             message.payload.is_some() && message.expires_at <= now
         };
         let over: Vec<HookMessageId> =
@@ -79,9 +84,9 @@ impl Hook {
             return over.len();
         }
         if self.left > 0 {
-            let gone = self.left.min(u64::try_from(most).expect("fits"));
+            let gone = self.left.min(u64::try_from(most).expect("a count of rows fits"));
             self.left -= gone;
-            return usize::try_from(gone).expect("fits");
+            return usize::try_from(gone).expect("a count of rows fits");
         }
         let keys = self.keys.iter().filter(|(_, known)| known.at.plus(KEY_KEPT) <= now);
         let keys: Vec<_> = keys.map(|(key, _)| key.clone()).take(most).collect();
@@ -92,7 +97,7 @@ impl Hook {
         keys.len() + jobs.len()
     }
 
-    /// Goes on with a job, looking at so many deliveries or messages.
+    /// Continues a job with at most `most` deliveries or messages.
     fn go_on(&mut self, id: JobId, most: usize, now: Timestamp) -> (usize, Vec<HookChange>) {
         let work = self.jobs[&id].clone();
         let ahead = match work.job.spec.kind {
@@ -103,38 +108,38 @@ impl Hook {
         let mut touched = BTreeSet::new();
         let mut changed = 0;
         for (message, endpoint) in &seen {
-            if self.change(&work.job.spec, (*message, *endpoint), now) {
+            if self.change(&work.job.spec, *message, *endpoint, now) {
                 touched.insert(*endpoint);
                 changed += 1;
             }
         }
-        let work = self.jobs.get_mut(&id).expect("it goes on");
+        let work = self.jobs.get_mut(&id).expect("the job exists");
         work.at = seen.last().copied().or(work.at);
-        work.job.seen += u64::try_from(seen.len()).expect("fits");
+        work.job.seen += u64::try_from(seen.len()).expect("a count of rows fits");
         work.job.changed += changed;
         work.job.updated_at = now;
         if ahead.len() <= most {
             work.job.state = JobState::Finished;
         }
-        (seen.len(), self.tell(touched, now))
+        (seen.len(), self.changes_of(touched, now))
     }
 
-    /// The deliveries that a job has not looked at, in the order of their messages.
-    fn rows_ahead(&self, work: &Work) -> Vec<(HookMessageId, EndpointId)> {
+    /// Returns the deliveries that a job has not visited, in the order of their messages.
+    fn rows_ahead(&self, work: &JobProgress) -> Vec<(HookMessageId, EndpointId)> {
         let filter = &work.job.spec.filter;
-        let is_meant = |row: &&Row| {
+        let is_chosen = |row: &&OracleDelivery| {
             work.at.is_none_or(|at| (row.message, row.endpoint) > at)
                 && filter.endpoint.is_none_or(|endpoint| row.endpoint == endpoint)
                 && self.is_in(work, &self.messages[&row.message].stored)
         };
-        let rows = self.rows.values().filter(is_meant);
+        let rows = self.rows.values().filter(is_chosen);
         let mut ahead: Vec<_> = rows.map(|row| (row.message, row.endpoint)).collect();
         ahead.sort_unstable();
         ahead
     }
 
-    /// The messages that a replay has not looked at.
-    fn messages_ahead(&self, work: &Work) -> Vec<(HookMessageId, EndpointId)> {
+    /// Returns the messages that a replay has not visited.
+    fn messages_ahead(&self, work: &JobProgress) -> Vec<(HookMessageId, EndpointId)> {
         let Some(endpoint) = work.job.spec.filter.endpoint else { return Vec::new() };
         let messages = self.messages.values().map(|message| &message.stored);
         let ahead = messages.filter(|stored| {
@@ -143,7 +148,7 @@ impl Hook {
         ahead.map(|stored| (stored.id, endpoint)).collect()
     }
 
-    fn is_in(&self, work: &Work, stored: &StoredMessage) -> bool {
+    fn is_in(&self, work: &JobProgress, stored: &StoredMessage) -> bool {
         let filter = &work.job.spec.filter;
         stored.application == work.job.application
             && (filter.event_types.is_empty() || filter.event_types.contains(&stored.event_type))
@@ -151,11 +156,12 @@ impl Hook {
             && filter.until.is_none_or(|until| stored.created_at < until)
     }
 
-    /// Does what a job does to one delivery. False if it cannot.
+    /// Applies a job to one delivery. Returns false if it cannot be applied.
     fn change(
         &mut self,
         spec: &JobSpec,
-        (message, endpoint): (HookMessageId, EndpointId),
+        message: HookMessageId,
+        endpoint: EndpointId,
         now: Timestamp,
     ) -> bool {
         let row = self.row_of(message, endpoint);
@@ -170,20 +176,24 @@ impl Hook {
             JobKind::Recover => self.recover(place, now),
             JobKind::Resend => self.try_again(place, now) == ResendOutcome::Due,
             JobKind::Cancel => self.give_up(place, now),
-            JobKind::ReplayMissing => unreachable!("done above"),
+            JobKind::ReplayMissing => unreachable!("a replay has returned above"),
         }
     }
 
     fn replay(&mut self, message: HookMessageId, endpoint: EndpointId, now: Timestamp) -> bool {
         let stored = &self.messages[&message].stored;
-        let wants = self.spots.get(&endpoint).is_some_and(|spot| {
-            spot.endpoint.application == stored.application
-                && !spot.is_off()
-                && spot.takes(&stored.event_type, &stored.channels)
+        let matches = self.endpoint_entries.get(&endpoint).is_some_and(|entry| {
+            entry.endpoint.application == stored.application
+                && !entry.is_off()
+                && entry.takes(&stored.event_type, &stored.channels)
         });
-        let can = wants && self.has_payload(message);
+        let can = matches && self.has_payload(message);
         if can {
-            self.insert_row(message, endpoint, Plan { due: now, behind: true, manual: None });
+            self.insert_row(
+                message,
+                endpoint,
+                AttemptPlan { due: now, behind: true, manual: None },
+            );
         }
         can
     }

@@ -1,9 +1,9 @@
-//! Lists, a page at a time.
+//! Pagination of lists.
 
-use wakeline_store::hook::{Page, PageOrder, PageRequest};
+use wakeline_store::hook::{HookPage, PageOrder, PageRequest};
 
-/// Cuts a page out of all items, given by their keys in ascending order.
-pub(super) fn page<K: Ord, T>(mut all: Vec<(K, T)>, request: &PageRequest<K>) -> Page<T> {
+/// Returns a page of all items, which are given in ascending order of their keys.
+pub(super) fn page<K: Ord, T>(mut all: Vec<(K, T)>, request: &PageRequest<K>) -> HookPage<T> {
     let descending = request.order == PageOrder::Descending;
     if descending {
         all.reverse();
@@ -25,5 +25,5 @@ pub(super) fn page<K: Ord, T>(mut all: Vec<(K, T)>, request: &PageRequest<K>) ->
     let backwards = request.backwards && request.after.is_some();
     let done = if backwards { from == 0 } else { to >= all.len() };
     let items = all.into_iter().skip(from).take(to - from).map(|(_, item)| item).collect();
-    Page { items, done }
+    HookPage { items, done }
 }

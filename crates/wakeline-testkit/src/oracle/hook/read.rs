@@ -1,18 +1,18 @@
-//! What was sent to whom, when, and how it ended.
+//! Reading messages, deliveries, attempts and statistics of endpoints.
 
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, Channel, EndpointId, EventTypeName, HookMessageId,
     MessageRef, Timestamp,
 };
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, EndpointStats, MessageFilter,
-    Page, PageRequest, StoredMessage,
+    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, EndpointStats,
+    HookMessageFilter, HookPage, PageRequest, StoredMessage,
 };
 
 use super::page::page;
-use super::state::{End, Hook, Message, Row, Stage};
+use super::state::{DeliveryEnd, DeliveryStage, OracleDelivery, OracleHook, OracleHookMessage};
 
-impl Hook {
+impl OracleHook {
     pub(super) fn message(
         &self,
         application: &ApplicationRef,
@@ -26,10 +26,10 @@ impl Hook {
     pub(super) fn list_messages(
         &self,
         owner: ApplicationId,
-        filter: &MessageFilter,
+        filter: &HookMessageFilter,
         request: &PageRequest<HookMessageId>,
-    ) -> Page<StoredMessage> {
-        let passes = |message: &&Message| {
+    ) -> HookPage<StoredMessage> {
+        let passes = |message: &&OracleHookMessage| {
             let stored = &message.stored;
             is_of(stored, filter.channel.as_ref(), &filter.event_types)
                 && filter.before.is_none_or(|before| stored.created_at < before)
@@ -41,30 +41,32 @@ impl Hook {
         page(shown.collect(), request)
     }
 
-    /// How a delivery stands.
-    pub(super) fn state_of(&self, row: &Row, now: Timestamp) -> DeliveryState {
-        let spot = self.spot(row.endpoint);
+    /// Returns the state of a delivery.
+    pub(super) fn state_of(&self, row: &OracleDelivery, now: Timestamp) -> DeliveryState {
+        let entry = self.endpoint_entry(row.endpoint);
         match row.stage {
-            Stage::Leased(..) => DeliveryState::InFlight,
-            Stage::Ended(End::Delivered) => DeliveryState::Delivered,
-            Stage::Ended(End::Failed) => DeliveryState::Failed,
-            Stage::Ended(End::Cancelled) => DeliveryState::Cancelled,
-            Stage::Waiting(plan) if plan.due <= now && (spot.is_off() || spot.ready_at() > now) => {
+            DeliveryStage::Leased(..) => DeliveryState::InFlight,
+            DeliveryStage::Ended(DeliveryEnd::Delivered) => DeliveryState::Delivered,
+            DeliveryStage::Ended(DeliveryEnd::Failed) => DeliveryState::Failed,
+            DeliveryStage::Ended(DeliveryEnd::Cancelled) => DeliveryState::Cancelled,
+            DeliveryStage::Waiting(plan)
+                if plan.due <= now && (entry.is_off() || entry.ready_at() > now) =>
+            {
                 DeliveryState::Throttled
             }
-            Stage::Waiting(_) if row.attempts == 0 => DeliveryState::Pending,
-            Stage::Waiting(_) => DeliveryState::Retrying,
+            DeliveryStage::Waiting(_) if row.attempts == 0 => DeliveryState::Pending,
+            DeliveryStage::Waiting(_) => DeliveryState::Retrying,
         }
     }
 
-    fn next_attempt(&self, row: &Row, now: Timestamp) -> Option<Timestamp> {
-        let (spot, due) = (self.spot(row.endpoint), row.waiting()?.due);
-        let ready_at = spot.ready_at();
+    fn next_attempt(&self, row: &OracleDelivery, now: Timestamp) -> Option<Timestamp> {
+        let (entry, due) = (self.endpoint_entry(row.endpoint), row.waiting()?.due);
+        let ready_at = entry.ready_at();
         let held = if ready_at > now { ready_at } else { due };
-        (!spot.is_off()).then(|| due.max(held))
+        (!entry.is_off()).then(|| due.max(held))
     }
 
-    fn delivery(&self, row: &Row, now: Timestamp) -> Delivery {
+    fn delivery(&self, row: &OracleDelivery, now: Timestamp) -> Delivery {
         Delivery {
             message: row.message,
             endpoint: row.endpoint,
@@ -78,10 +80,11 @@ impl Hook {
 
     pub(super) fn list_deliveries(
         &self,
-        (owner, message): (ApplicationId, HookMessageId),
+        owner: ApplicationId,
+        message: HookMessageId,
         request: &PageRequest<EndpointId>,
         now: Timestamp,
-    ) -> Page<Delivery> {
+    ) -> HookPage<Delivery> {
         let is_owned =
             self.messages.get(&message).is_some_and(|one| one.stored.application == owner);
         let rows = self.rows.values().filter(|row| is_owned && row.message == message);
@@ -107,7 +110,7 @@ impl Hook {
         owner: ApplicationId,
         filter: &AttemptFilter,
         request: &PageRequest<AttemptId>,
-    ) -> Page<Attempt> {
+    ) -> HookPage<Attempt> {
         let attempts = self.attempts.values().filter(|one| self.passes(one, owner, filter));
         let shown = attempts.map(|one| {
             let response = one.response.clone().filter(|_| filter.with_content);
@@ -145,16 +148,19 @@ impl Hook {
         since: Option<Timestamp>,
     ) -> EndpointStats {
         let mut stats = EndpointStats::default();
-        let is_owned =
-            self.spots.get(&endpoint).is_some_and(|spot| spot.endpoint.application == owner);
-        let counted = |row: &&Row| is_owned && since.is_none_or(|since| row.created_at >= since);
+        let is_owned = self
+            .endpoint_entries
+            .get(&endpoint)
+            .is_some_and(|entry| entry.endpoint.application == owner);
+        let counted =
+            |row: &&OracleDelivery| is_owned && since.is_none_or(|since| row.created_at >= since);
         for row in self.rows_of(endpoint).filter(counted) {
             let count = match row.stage {
-                Stage::Waiting(_) => &mut stats.waiting,
-                Stage::Leased(..) => &mut stats.in_flight,
-                Stage::Ended(End::Delivered) => &mut stats.delivered,
-                Stage::Ended(End::Failed) => &mut stats.failed,
-                Stage::Ended(End::Cancelled) => &mut stats.cancelled,
+                DeliveryStage::Waiting(_) => &mut stats.waiting,
+                DeliveryStage::Leased(..) => &mut stats.in_flight,
+                DeliveryStage::Ended(DeliveryEnd::Delivered) => &mut stats.delivered,
+                DeliveryStage::Ended(DeliveryEnd::Failed) => &mut stats.failed,
+                DeliveryStage::Ended(DeliveryEnd::Cancelled) => &mut stats.cancelled,
             };
             *count += 1;
         }
@@ -162,7 +168,7 @@ impl Hook {
     }
 }
 
-impl Message {
+impl OracleHookMessage {
     pub(super) fn shown(&self, with_content: bool) -> StoredMessage {
         let payload = self.payload.clone().filter(|_| with_content);
         StoredMessage { payload, ..self.stored.clone() }

@@ -1,4 +1,4 @@
-//! Settling: how attempts end.
+//! Settling: recording how attempts ended.
 
 use std::time::Duration;
 
@@ -8,11 +8,14 @@ use wakeline_store::hook::{
     SettledState,
 };
 
-use super::state::{Before, End, Hook, Lease, Plan, Row, Stage};
+use super::state::{
+    AttemptPlan, BeforeManual, DeliveryEnd, DeliveryStage, OracleDelivery, OracleDeliveryLease,
+    OracleHook,
+};
 
-impl Hook {
-    /// The delivery whose live lease a token proves.
-    fn held(&self, token: DeliveryToken, now: Timestamp) -> Option<&Row> {
+impl OracleHook {
+    /// Returns the delivery whose live lease a token holds.
+    fn held(&self, token: DeliveryToken, now: Timestamp) -> Option<&OracleDelivery> {
         let row = self.rows.get(&token.delivery)?;
         row.live(now).filter(|lease| lease.attempt == token.attempt).map(|_| row)
     }
@@ -22,7 +25,7 @@ impl Hook {
             let (state, disabled, changes) = (SettledState::Stale, None, Vec::new());
             return SettledDelivery { state, disabled, opened: false, changes };
         };
-        let Stage::Leased(lease, plan) = row.stage else { unreachable!("it is leased") };
+        let DeliveryStage::Leased(lease, plan) = row.stage else { unreachable!("it is leased") };
         self.log(&row, plan, &end, now);
         let stage = followed_by(lease, plan, end.verdict, now);
         let updated = self.row_mut(row.place);
@@ -31,24 +34,30 @@ impl Hook {
         updated.attempted_at = Some(lease.since);
         updated.scheduled += u32::from(plan.manual.is_none());
         updated.updated_at = now;
-        let open_before = self.spot_mut(row.endpoint).is_paused(now);
+        let open_before = self.endpoint_entry_mut(row.endpoint).is_paused(now);
         let disabled = self.judge(row.endpoint, &end, now);
-        let opened = !open_before && self.spot_mut(row.endpoint).is_paused(now);
-        let mut changes = self.tell([row.endpoint], now);
-        let farewell = end.announce_disabled.filter(|_| disabled.is_some());
-        for message in end.announce.into_iter().chain(farewell) {
+        let opened = !open_before && self.endpoint_entry_mut(row.endpoint).is_paused(now);
+        let mut changes = self.changes_of([row.endpoint], now);
+        let notice = end.announce_disabled.filter(|_| disabled.is_some());
+        for message in end.announce.into_iter().chain(notice) {
             changes.extend(self.emit(message, &[], now).changes);
         }
         let state = match stage {
-            Stage::Waiting(_) | Stage::Leased(..) => SettledState::Retrying,
-            Stage::Ended(End::Delivered) => SettledState::Delivered,
-            Stage::Ended(End::Failed) => SettledState::Failed,
-            Stage::Ended(End::Cancelled) => SettledState::Cancelled,
+            DeliveryStage::Waiting(_) | DeliveryStage::Leased(..) => SettledState::Retrying,
+            DeliveryStage::Ended(DeliveryEnd::Delivered) => SettledState::Delivered,
+            DeliveryStage::Ended(DeliveryEnd::Failed) => SettledState::Failed,
+            DeliveryStage::Ended(DeliveryEnd::Cancelled) => SettledState::Cancelled,
         };
         SettledDelivery { state, disabled, opened, changes }
     }
 
-    fn log(&mut self, row: &Row, plan: Plan, end: &SettleDelivery, now: Timestamp) {
+    fn log(
+        &mut self,
+        row: &OracleDelivery,
+        plan: AttemptPlan,
+        end: &SettleDelivery,
+        now: Timestamp,
+    ) {
         let outcome = match end.verdict {
             DeliveryVerdict::Delivered => AttemptOutcome::Succeeded,
             DeliveryVerdict::Retry(_) | DeliveryVerdict::Failed => AttemptOutcome::Failed,
@@ -71,36 +80,39 @@ impl Hook {
         self.attempts.insert(attempt.id, attempt);
     }
 
-    /// What an attempt means for its endpoint. Tells why it is disabled by it, if it is.
+    /// Applies the end of an attempt to its endpoint. Returns the reason if this disables the
+    /// endpoint.
     fn judge(
         &mut self,
         endpoint: EndpointId,
         end: &SettleDelivery,
         now: Timestamp,
     ) -> Option<DisableReason> {
-        let spot = self.spot_mut(endpoint);
-        if spot.deleted {
+        let entry = self.endpoint_entry_mut(endpoint);
+        if entry.deleted {
             return None;
         }
-        let was_failing = spot.endpoint.failing_since;
-        let was_paused = spot.is_paused(now);
-        spot.sample(end.sample, now);
+        let was_failing = entry.endpoint.failing_since;
+        let was_paused = entry.is_paused(now);
+        entry.sample(end.sample, now);
         if let Some(span) = end.throttle {
-            spot.throttled_until = spot.throttled_until.max(now.plus(span));
+            entry.throttled_until = entry.throttled_until.max(now.plus(span));
         }
         let fails = end.sample == wakeline_store::hook::BreakerSample::Failure
             && was_failing.is_some()
             && !was_paused
-            && spot.has_failed_enough(now);
-        let reason = match (end.gone, fails) {
-            (true, _) => DisableReason::Gone,
-            (false, true) => DisableReason::Failing,
-            (false, false) => return None,
+            && entry.has_failed_enough(now);
+        let reason = if end.gone {
+            DisableReason::Gone
+        } else if fails {
+            DisableReason::Failing
+        } else {
+            return None;
         };
-        if spot.endpoint.disabled.is_some() {
+        if entry.endpoint.disabled.is_some() {
             return None;
         }
-        spot.endpoint.disabled = Some(reason);
+        entry.endpoint.disabled = Some(reason);
         Some(reason)
     }
 
@@ -109,14 +121,14 @@ impl Hook {
         for token in tokens {
             let Some(row) = self.held(*token, now) else { continue };
             let (place, endpoint) = (row.place, row.endpoint);
-            let Stage::Leased(lease, plan) = row.stage else { continue };
+            let DeliveryStage::Leased(lease, plan) = row.stage else { continue };
             let row = self.row_mut(place);
-            let cancelled = Stage::Ended(End::Cancelled);
-            row.stage = if lease.cancelled { cancelled } else { Stage::Waiting(plan) };
+            let cancelled = DeliveryStage::Ended(DeliveryEnd::Cancelled);
+            row.stage = if lease.cancelled { cancelled } else { DeliveryStage::Waiting(plan) };
             row.updated_at = now;
             touched.push(endpoint);
         }
-        self.tell(touched, now)
+        self.changes_of(touched, now)
     }
 
     pub(super) fn extend(
@@ -128,7 +140,8 @@ impl Hook {
         let mut extended = Vec::new();
         for token in tokens {
             let place = self.held(*token, now).map(|row| row.place);
-            if let Some(Stage::Leased(lease, _)) = place.map(|place| &mut self.row_mut(place).stage)
+            if let Some(DeliveryStage::Leased(lease, _)) =
+                place.map(|place| &mut self.row_mut(place).stage)
             {
                 lease.until = now.plus(span);
             }
@@ -138,14 +151,19 @@ impl Hook {
     }
 }
 
-/// Rules 3 and 4: what becomes of a delivery.
-fn followed_by(lease: Lease, plan: Plan, verdict: DeliveryVerdict, now: Timestamp) -> Stage {
-    let retry = |after: Duration| Stage::Waiting(Plan::scheduled(now.plus(after)));
+/// Applies rules 3 and 4: returns the next stage of a delivery.
+fn followed_by(
+    lease: OracleDeliveryLease,
+    plan: AttemptPlan,
+    verdict: DeliveryVerdict,
+    now: Timestamp,
+) -> DeliveryStage {
+    let retry = |after: Duration| DeliveryStage::Waiting(AttemptPlan::scheduled(now.plus(after)));
     match (verdict, plan.manual) {
-        _ if lease.cancelled => Stage::Ended(End::Cancelled),
-        (DeliveryVerdict::Delivered, _) => Stage::Ended(End::Delivered),
-        (DeliveryVerdict::Retry(after), None | Some(Before::Ended(_))) => retry(after),
-        (DeliveryVerdict::Failed, None) => Stage::Ended(End::Failed),
+        _ if lease.cancelled => DeliveryStage::Ended(DeliveryEnd::Cancelled),
+        (DeliveryVerdict::Delivered, _) => DeliveryStage::Ended(DeliveryEnd::Delivered),
+        (DeliveryVerdict::Retry(after), None | Some(BeforeManual::Ended(_))) => retry(after),
+        (DeliveryVerdict::Failed, None) => DeliveryStage::Ended(DeliveryEnd::Failed),
         (DeliveryVerdict::Retry(_) | DeliveryVerdict::Failed, Some(before)) => before.stage(),
     }
 }

@@ -1,8 +1,8 @@
-//! What the oracle remembers of webhooks.
+//! The oracle's state of webhooks.
 //!
 //! # Invariants
-//! * The number of a delivery is its place: deliveries are made in the order of their commits.
-//! * What an application leaves when it is deleted is only a number of rows.
+//! * Deliveries have sequence numbers in the order in which they are created.
+//! * Only the number of the rows of deleted applications is kept, not the rows.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +12,50 @@ use wakeline_core::{
     HookMessageId, IdempotencyKey, JobId, MessageRef, Timestamp,
 };
 use wakeline_store::hook::{
-    Application, Attempt, Endpoint, EndpointSecret, EventType, Job, StoredMessage, Trigger,
+    Application, Attempt, DeliveryJob, Endpoint, EndpointSecret, EventType, StoredMessage, Trigger,
 };
 
-/// Everything about webhooks.
+/// The oracle's whole state of webhooks.
 #[derive(Debug, Clone, Default)]
-pub(in crate::oracle) struct Hook {
+pub(in crate::oracle) struct OracleHook {
     pub(super) applications: BTreeMap<ApplicationId, Application>,
     pub(super) event_types: BTreeMap<EventTypeName, EventType>,
-    pub(super) spots: BTreeMap<EndpointId, Spot>,
-    pub(super) messages: BTreeMap<HookMessageId, Message>,
-    pub(super) rows: BTreeMap<i64, Row>,
+    pub(super) endpoint_entries: BTreeMap<EndpointId, OracleEndpoint>,
+    pub(super) messages: BTreeMap<HookMessageId, OracleHookMessage>,
+    pub(super) rows: BTreeMap<i64, OracleDelivery>,
     pub(super) attempts: BTreeMap<AttemptId, Attempt>,
-    pub(super) keys: BTreeMap<(Scope, IdempotencyKey), Known>,
-    pub(super) jobs: BTreeMap<JobId, Work>,
-    /// Rows that deleted applications left behind.
+    pub(super) keys: BTreeMap<(KeyScope, IdempotencyKey), KnownKey>,
+    pub(super) jobs: BTreeMap<JobId, JobProgress>,
+    /// The number of rows of deleted applications that maintenance has not removed yet.
     pub(super) left: u64,
-    /// Counts deliveries.
+    /// The last sequence number given to a delivery or job.
     pub(super) places: i64,
-    /// Counts how often endpoints were served.
+    /// How often endpoints were served.
     pub(super) served: u64,
 }
 
-/// An endpoint and what decides whether it gets something.
+/// An endpoint, and the state that decides when it gets deliveries.
 #[derive(Debug, Clone)]
-pub(super) struct Spot {
+pub(super) struct OracleEndpoint {
     pub(super) endpoint: Endpoint,
-    /// The current one first.
+    /// The secrets, with the current one first.
     pub(super) secrets: Vec<EndpointSecret>,
     pub(super) deleted: bool,
-    /// Where its attempts have moved its rate to.
+    /// The time up to which its rate limit is used.
     pub(super) rate_at: Timestamp,
     pub(super) throttled_until: Timestamp,
-    pub(super) breaker: Breaker,
-    /// When it was last served, as a number: those served longest ago come first.
+    pub(super) breaker: OracleBreaker,
+    /// When it was last served, with a number that orders equal times: the endpoint that was served
+    /// longest ago comes first.
     pub(super) served: (Timestamp, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Breaker {
+pub(super) enum OracleBreaker {
     Closed {
         failures: u32,
     },
-    /// Half-open from that moment on.
+    /// Half-open from `until` on.
     Open {
         until: Timestamp,
         successes: u32,
@@ -62,7 +63,7 @@ pub(super) enum Breaker {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Message {
+pub(super) struct OracleHookMessage {
     pub(super) stored: StoredMessage,
     pub(super) expires_at: Timestamp,
     pub(super) payload: Option<Bytes>,
@@ -70,98 +71,98 @@ pub(super) struct Message {
 
 /// A delivery.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct OracleDelivery {
     pub(super) place: i64,
     pub(super) message: HookMessageId,
     pub(super) endpoint: EndpointId,
-    pub(super) stage: Stage,
-    /// Attempts that have ended.
+    pub(super) stage: DeliveryStage,
+    /// The number of attempts that have ended.
     pub(super) attempts: u32,
-    /// Those of the current schedule.
+    /// The number of ended attempts of the current schedule.
     pub(super) scheduled: u32,
-    /// When the last attempt that has ended was claimed.
+    /// When the last ended attempt was claimed.
     pub(super) attempted_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Waiting(Plan),
-    Leased(Lease, Plan),
-    Ended(End),
+pub(super) enum DeliveryStage {
+    Waiting(AttemptPlan),
+    Leased(OracleDeliveryLease, AttemptPlan),
+    Ended(DeliveryEnd),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum DeliveryEnd {
     Delivered,
     Failed,
     Cancelled,
 }
 
-/// The attempt that comes next, or is under way.
+/// The next attempt, or the one in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct AttemptPlan {
     pub(super) due: Timestamp,
-    /// Of a manual trigger or a job: behind all others.
+    /// Whether it was caused by a manual trigger or a job, so that it comes after all others.
     pub(super) behind: bool,
-    /// Of a manual attempt: where the delivery goes back to if it fails.
-    pub(super) manual: Option<Before>,
+    /// For a manual attempt, the stage to which the delivery returns if the attempt fails.
+    pub(super) manual: Option<BeforeManual>,
 }
 
-/// How a delivery stood before a manual attempt.
+/// The stage of a delivery before a manual attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum BeforeManual {
     Planned { due: Timestamp, behind: bool },
-    Ended(End),
+    Ended(DeliveryEnd),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lease {
+pub(super) struct OracleDeliveryLease {
     pub(super) attempt: AttemptId,
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
-    /// Nothing follows this attempt.
+    /// Whether the delivery was cancelled, so that no attempt follows.
     pub(super) cancelled: bool,
 }
 
-/// Idempotency keys of different scopes do not meet.
+/// The scope of an idempotency key. Equal keys of different scopes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scope {
+pub(super) enum KeyScope {
     Applications,
     EventTypes,
     Endpoints(ApplicationId),
     Messages(ApplicationId),
 }
 
-/// A request that was made before.
+/// A stored idempotency key, with its request and the object that the request created.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
-    pub(super) print: [u8; 32],
-    pub(super) made: Made,
+pub(super) struct KnownKey {
+    pub(super) digest: [u8; 32],
+    pub(super) made: MadeObject,
     pub(super) at: Timestamp,
 }
 
-/// What a request made.
+/// The object that a request created.
 #[derive(Debug, Clone)]
-pub(super) enum Made {
+pub(super) enum MadeObject {
     Application(ApplicationId),
     EventType(EventTypeName),
     Endpoint(EndpointId),
     Message(HookMessageId),
 }
 
-/// A job and how far it has come.
+/// A job and its progress.
 #[derive(Debug, Clone)]
-pub(super) struct Work {
-    pub(super) job: Job,
-    /// The last that was looked at.
+pub(super) struct JobProgress {
+    pub(super) job: DeliveryJob,
+    /// The last delivery that the job visited.
     pub(super) at: Option<(HookMessageId, EndpointId)>,
-    /// Its number: the oldest goes on first.
+    /// Its sequence number: the oldest job runs first.
     pub(super) place: i64,
 }
 
-impl Plan {
+impl AttemptPlan {
     pub(super) fn scheduled(due: Timestamp) -> Self {
         Self { due, behind: false, manual: None }
     }
@@ -171,47 +172,49 @@ impl Plan {
     }
 }
 
-impl Before {
-    pub(super) fn stage(self) -> Stage {
+impl BeforeManual {
+    pub(super) fn stage(self) -> DeliveryStage {
         match self {
-            Self::Planned { due, behind } => Stage::Waiting(Plan { due, behind, manual: None }),
-            Self::Ended(end) => Stage::Ended(end),
+            Self::Planned { due, behind } => {
+                DeliveryStage::Waiting(AttemptPlan { due, behind, manual: None })
+            }
+            Self::Ended(end) => DeliveryStage::Ended(end),
         }
     }
 }
 
-impl Row {
-    /// The plan of one that waits.
-    pub(super) fn waiting(&self) -> Option<Plan> {
+impl OracleDelivery {
+    /// Returns the plan if the delivery waits.
+    pub(super) fn waiting(&self) -> Option<AttemptPlan> {
         match self.stage {
-            Stage::Waiting(plan) => Some(plan),
-            Stage::Leased(..) | Stage::Ended(_) => None,
+            DeliveryStage::Waiting(plan) => Some(plan),
+            DeliveryStage::Leased(..) | DeliveryStage::Ended(_) => None,
         }
     }
 
-    pub(super) fn lease(&self) -> Option<Lease> {
+    pub(super) fn lease(&self) -> Option<OracleDeliveryLease> {
         match self.stage {
-            Stage::Leased(lease, _) => Some(lease),
-            Stage::Waiting(_) | Stage::Ended(_) => None,
+            DeliveryStage::Leased(lease, _) => Some(lease),
+            DeliveryStage::Waiting(_) | DeliveryStage::Ended(_) => None,
         }
     }
 
-    /// The lease, if it has not expired.
-    pub(super) fn live(&self, now: Timestamp) -> Option<Lease> {
+    /// Returns the lease, unless it has expired.
+    pub(super) fn live(&self, now: Timestamp) -> Option<OracleDeliveryLease> {
         self.lease().filter(|lease| lease.until > now)
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended(_))
+        matches!(self.stage, DeliveryStage::Ended(_))
     }
 
-    /// Whether its next attempt is its first, by schedule.
+    /// Returns whether its next attempt is its first scheduled one.
     pub(super) fn is_fresh(&self) -> bool {
         self.attempts == 0 && self.waiting().is_some_and(|plan| plan.manual.is_none())
     }
 }
 
-impl Hook {
+impl OracleHook {
     pub(super) fn next_place(&mut self) -> i64 {
         self.places += 1;
         self.places
@@ -227,18 +230,18 @@ impl Hook {
         }
     }
 
-    /// An endpoint that is there.
+    /// Finds an endpoint that is not deleted.
     pub(super) fn find_endpoint(
         &self,
         application: &ApplicationRef,
         which: &EndpointRef,
     ) -> Option<EndpointId> {
         let owner = self.find_application(application)?;
-        let is = |spot: &&Spot| match which {
-            EndpointRef::Id(id) => spot.endpoint.id == *id,
-            EndpointRef::Own(uid) => spot.endpoint.uid.as_ref() == Some(uid),
+        let is = |entry: &&OracleEndpoint| match which {
+            EndpointRef::Id(id) => entry.endpoint.id == *id,
+            EndpointRef::Own(uid) => entry.endpoint.uid.as_ref() == Some(uid),
         };
-        self.spots_of(owner).find(is).map(|spot| spot.endpoint.id)
+        self.endpoint_entries_of(owner).find(is).map(|entry| entry.endpoint.id)
     }
 
     pub(super) fn find_message(
@@ -247,41 +250,52 @@ impl Hook {
         which: &MessageRef,
     ) -> Option<HookMessageId> {
         let owner = self.find_application(application)?;
-        let is = |message: &&Message| match which {
+        let is = |message: &&OracleHookMessage| match which {
             MessageRef::Id(id) => message.stored.id == *id,
             MessageRef::Own(own) => message.stored.event_id.as_ref() == Some(own),
         };
         self.messages_of(owner).find(is).map(|message| message.stored.id)
     }
 
-    /// The endpoints of an application that are there.
-    pub(super) fn spots_of(&self, owner: ApplicationId) -> impl Iterator<Item = &Spot> {
-        let of = move |spot: &&Spot| spot.endpoint.application == owner && !spot.deleted;
-        self.spots.values().filter(of)
+    /// Returns the endpoints of an application that are not deleted.
+    pub(super) fn endpoint_entries_of(
+        &self,
+        owner: ApplicationId,
+    ) -> impl Iterator<Item = &OracleEndpoint> {
+        let of =
+            move |entry: &&OracleEndpoint| entry.endpoint.application == owner && !entry.deleted;
+        self.endpoint_entries.values().filter(of)
     }
 
-    pub(super) fn messages_of(&self, owner: ApplicationId) -> impl Iterator<Item = &Message> {
+    pub(super) fn messages_of(
+        &self,
+        owner: ApplicationId,
+    ) -> impl Iterator<Item = &OracleHookMessage> {
         self.messages.values().filter(move |message| message.stored.application == owner)
     }
 
-    /// Deliveries of an endpoint, by place.
-    pub(super) fn rows_of(&self, endpoint: EndpointId) -> impl Iterator<Item = &Row> {
+    /// Returns the deliveries of an endpoint, in the order of their sequence numbers.
+    pub(super) fn rows_of(&self, endpoint: EndpointId) -> impl Iterator<Item = &OracleDelivery> {
         self.rows.values().filter(move |row| row.endpoint == endpoint)
     }
 
-    pub(super) fn row_of(&self, message: HookMessageId, endpoint: EndpointId) -> Option<&Row> {
+    pub(super) fn row_of(
+        &self,
+        message: HookMessageId,
+        endpoint: EndpointId,
+    ) -> Option<&OracleDelivery> {
         self.rows_of(endpoint).find(|row| row.message == message)
     }
 
-    pub(super) fn spot(&self, endpoint: EndpointId) -> &Spot {
-        self.spots.get(&endpoint).expect("a delivery has its endpoint")
+    pub(super) fn endpoint_entry(&self, endpoint: EndpointId) -> &OracleEndpoint {
+        self.endpoint_entries.get(&endpoint).expect("each delivery has an endpoint")
     }
 
-    pub(super) fn spot_mut(&mut self, endpoint: EndpointId) -> &mut Spot {
-        self.spots.get_mut(&endpoint).expect("a delivery has its endpoint")
+    pub(super) fn endpoint_entry_mut(&mut self, endpoint: EndpointId) -> &mut OracleEndpoint {
+        self.endpoint_entries.get_mut(&endpoint).expect("each delivery has an endpoint")
     }
 
-    pub(super) fn row_mut(&mut self, place: i64) -> &mut Row {
+    pub(super) fn row_mut(&mut self, place: i64) -> &mut OracleDelivery {
         self.rows.get_mut(&place).expect("the delivery was found before")
     }
 }

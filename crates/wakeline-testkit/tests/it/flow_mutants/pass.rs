@@ -1,4 +1,5 @@
-//! Reads and interventions: passed on to the oracle, but for a few.
+//! Reads and administration of the flow mutants, which are passed to the oracle except for a few
+//! mutated calls.
 
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use wakeline_store::flow::{
     AbandonOutcome, DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FindUnclaimed,
     FlowAdmin, FlowDepths, FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry,
     ListInstances, ListMailboxes, ListedInstances, MailboxReader, PendingWork, PruneOptions,
-    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed,
+    PruneReport, RetriedBatch, RetryPosition, Suspension, TerminateInstance, Unclaimed,
     WaitingMessage, Watched, WorkRetries,
 };
 
-use super::{Sin, Sinner};
+use super::{FlowStoreMutation, MutantFlowStore};
 
 #[async_trait]
-impl FlowReader for Sinner {
+impl FlowReader for MutantFlowStore {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         self.inner.instance(instance).await
     }
@@ -70,7 +71,7 @@ impl FlowReader for Sinner {
 }
 
 #[async_trait]
-impl FlowAdmin for Sinner {
+impl FlowAdmin for MutantFlowStore {
     async fn suspend(
         &self,
         instance: &InstanceId,
@@ -88,7 +89,7 @@ impl FlowAdmin for Sinner {
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        if self.sin == Sin::ResumesNothing {
+        if self.mutation == FlowStoreMutation::IgnoresResume {
             return Ok((true, Vec::new()));
         }
         self.inner.resume(instance).await
@@ -97,8 +98,8 @@ impl FlowAdmin for Sinner {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-        after: Option<RetryPlace>,
-    ) -> Result<RetriedPiece, StoreError> {
+        after: Option<RetryPosition>,
+    ) -> Result<RetriedBatch, StoreError> {
         self.inner.retry_mismatched(capabilities, after).await
     }
 
@@ -113,7 +114,9 @@ impl FlowAdmin for Sinner {
         &self,
         mut command: DeleteInstances,
     ) -> Result<DeleteReport, StoreError> {
-        if self.sin == Sin::DeletesByHalves && command.instances.len() == 2 {
+        if self.mutation == FlowStoreMutation::DeletesOnlyFirstInstance
+            && command.instances.len() == 2
+        {
             command.instances.truncate(1);
         }
         self.inner.delete_instances(command).await
@@ -132,7 +135,7 @@ impl FlowAdmin for Sinner {
         filter: InstanceFilter,
         mut options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        if self.sin == Sin::PrunesTooMuch {
+        if self.mutation == FlowStoreMutation::PrunesTooMuch {
             options.keep_last = options.keep_last.map(|keep| keep.saturating_sub(1));
         }
         self.inner.prune(filter, options).await
@@ -144,7 +147,7 @@ impl FlowAdmin for Sinner {
 }
 
 #[async_trait]
-impl WorkRetries for Sinner {
+impl WorkRetries for MutantFlowStore {
     async fn retry_work(
         &self,
         token: FlowToken,
@@ -164,7 +167,7 @@ impl WorkRetries for Sinner {
 }
 
 #[async_trait]
-impl MailboxReader for Sinner {
+impl MailboxReader for MutantFlowStore {
     async fn early_mailboxes(&self, list: ListMailboxes) -> Result<Vec<EarlyMailbox>, StoreError> {
         self.inner.early_mailboxes(list).await
     }

@@ -1,4 +1,4 @@
-//! What a broken store lets read: the truth.
+//! Reads of the webhook mutants, which are passed to the oracle unchanged.
 
 use async_trait::async_trait;
 use wakeline_core::{
@@ -6,14 +6,14 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, Delivery, EndpointStats, HookReader, MessageFilter, Page, PageRequest,
-    StoredMessage,
+    Attempt, AttemptFilter, Delivery, EndpointStats, HookMessageFilter, HookPage, HookReader,
+    PageRequest, StoredMessage,
 };
 
-use super::sinner::Sinner;
+use super::mutant::MutantHookStore;
 
 #[async_trait]
-impl HookReader for Sinner {
+impl HookReader for MutantHookStore {
     async fn message(
         &self,
         application: &ApplicationRef,
@@ -26,9 +26,9 @@ impl HookReader for Sinner {
     async fn messages(
         &self,
         application: ApplicationId,
-        filter: MessageFilter,
+        filter: HookMessageFilter,
         page: PageRequest<HookMessageId>,
-    ) -> Result<Page<StoredMessage>, StoreError> {
+    ) -> Result<HookPage<StoredMessage>, StoreError> {
         self.inner.messages(application, filter, page).await
     }
 
@@ -37,7 +37,7 @@ impl HookReader for Sinner {
         application: ApplicationId,
         message: HookMessageId,
         page: PageRequest<EndpointId>,
-    ) -> Result<Page<Delivery>, StoreError> {
+    ) -> Result<HookPage<Delivery>, StoreError> {
         self.inner.deliveries(application, message, page).await
     }
 
@@ -54,7 +54,7 @@ impl HookReader for Sinner {
         application: ApplicationId,
         filter: AttemptFilter,
         page: PageRequest<AttemptId>,
-    ) -> Result<Page<Attempt>, StoreError> {
+    ) -> Result<HookPage<Attempt>, StoreError> {
         self.inner.attempts(application, filter, page).await
     }
 

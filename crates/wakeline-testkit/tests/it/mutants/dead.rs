@@ -1,22 +1,22 @@
-//! Dead letters, with one rule broken.
+//! Calls of dead letters, with mutations.
 
 use async_trait::async_trait;
 use wakeline_core::{Change, RedriveId};
 use wakeline_store::{
-    DeadLetterFilter, DeadLetters, Page, QueueChores, QueueDeadLetters, Redrive, RedriveJob,
-    StoreError,
+    DeadLetterFilter, DeadLetters, Page, QueueBackgroundReport, QueueDeadLetters, Redrive,
+    RedriveJob, StoreError,
 };
 
-use super::{Sin, Sinner};
+use super::{MutantQueueStore, QueueMutation};
 
 #[async_trait]
-impl QueueDeadLetters for Sinner {
+impl QueueDeadLetters for MutantQueueStore {
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: Page,
     ) -> Result<DeadLetters, StoreError> {
-        if self.sin == Sin::LosesDeadLetters {
+        if self.mutation == QueueMutation::LosesDeadLetters {
             return Ok(DeadLetters::default());
         }
         self.inner.dead_letters(filter, page).await
@@ -31,7 +31,7 @@ impl QueueDeadLetters for Sinner {
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
         let started = self.inner.start_redrive(redrive.clone()).await?;
-        if self.sin == Sin::RedrivesNowhere {
+        if self.mutation == QueueMutation::DropsRedrivenMessages {
             self.inner.purge_dead_letters(redrive.filter).await?;
         }
         Ok(started)
@@ -39,8 +39,10 @@ impl QueueDeadLetters for Sinner {
 
     async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
         let job = self.inner.redrive_job(job).await?;
-        Ok(job.map(|job| match self.sin {
-            Sin::RedrivesNowhere => RedriveJob { done: job.total, failed: 0, ..job },
+        Ok(job.map(|job| match self.mutation {
+            QueueMutation::DropsRedrivenMessages => {
+                RedriveJob { done: job.total, failed: 0, ..job }
+            }
             _ => job,
         }))
     }
@@ -49,9 +51,9 @@ impl QueueDeadLetters for Sinner {
         self.inner.cancel_redrive(job).await
     }
 
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
-        let mut done = self.inner.do_queue_chores(rows).await?;
-        if self.sin == Sin::RedrivesQuietly {
+    async fn run_queue_background(&self, rows: u32) -> Result<QueueBackgroundReport, StoreError> {
+        let mut done = self.inner.run_queue_background(rows).await?;
+        if self.mutation == QueueMutation::RedrivesWithoutNotification {
             done.changes.clear();
         }
         Ok(done)

@@ -1,4 +1,4 @@
-//! Maintenance, with one rule broken.
+//! Calls of maintenance, with mutations.
 
 use async_trait::async_trait;
 use wakeline_store::{
@@ -6,10 +6,10 @@ use wakeline_store::{
     PushReply, QueueMaintenance, QueueStore as _, SetMaintenance, StoreError,
 };
 
-use super::Sinner;
+use super::MutantQueueStore;
 
 #[async_trait]
-impl QueueMaintenance for Sinner {
+impl QueueMaintenance for MutantQueueStore {
     async fn maintenance(&self) -> Result<Maintenance, StoreError> {
         self.inner.maintenance().await
     }
@@ -27,8 +27,8 @@ impl QueueMaintenance for Sinner {
     }
 }
 
-impl Sinner {
-    /// Says that messages are held back, and delivers them.
+impl MutantQueueStore {
+    /// Reports that messages are held back, but delivers them.
     pub(super) async fn push_past(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
         let Maintenance { pushes, .. } = self.inner.maintenance().await?;
         if pushes != PushGate::Hold {
@@ -46,7 +46,7 @@ impl Sinner {
         Ok(reply)
     }
 
-    /// Says that claims are paused, and serves them.
+    /// Reports that claims are paused, but serves them.
     pub(super) async fn claim_past(
         &self,
         lines: Vec<LineClaim>,

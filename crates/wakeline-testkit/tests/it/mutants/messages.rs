@@ -1,22 +1,22 @@
-//! Messages by hand, with one rule broken.
+//! Manual operations on messages, with mutations.
 
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use wakeline_core::{Change, GroupName, PartitionName, QueueName};
 use wakeline_store::{
-    Intervened, Intervention, ListedMessages, MessageFilter, MessageKey, MessagePlace, Page,
-    PartitionDetail, QueueMessages, StoreError,
+    BrowsePosition, Intervention, InterventionOutcome, ListedMessages, MessageFilter, MessageKey,
+    Page, PartitionDetail, QueueMessages, StoreError,
 };
 
-use super::{Sin, Sinner};
+use super::{MutantQueueStore, QueueMutation};
 
 #[async_trait]
-impl QueueMessages for Sinner {
+impl QueueMessages for MutantQueueStore {
     async fn browse(
         &self,
         filter: MessageFilter,
-        place: Option<MessagePlace>,
+        place: Option<BrowsePosition>,
         limit: u32,
     ) -> Result<ListedMessages, StoreError> {
         self.inner.browse(filter, place, limit).await
@@ -27,9 +27,9 @@ impl QueueMessages for Sinner {
         message: MessageKey,
         group: &GroupName,
         intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+    ) -> Result<(InterventionOutcome, Vec<Change>), StoreError> {
         let mut done = self.inner.intervene(message, group, intervention).await?;
-        if self.sin == Sin::IntervenesQuietly {
+        if self.mutation == QueueMutation::IntervenesWithoutNotification {
             done.1.clear();
         }
         Ok(done)
@@ -37,13 +37,13 @@ impl QueueMessages for Sinner {
 
     async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
         self.deleted.fetch_add(1, Ordering::Relaxed);
-        if self.sin == Sin::DeletesForOneGroup {
-            let (group, bury) = (GroupName::queue_mode(), Intervention::Bury { error: None });
+        if self.mutation == QueueMutation::DeletesForOneGroup {
+            let (group, bury) = (GroupName::queue_mode(), Intervention::GiveUp { error: None });
             let (outcome, changes) = self.inner.intervene(message, &group, bury).await?;
-            return Ok((outcome != Intervened::Missing, changes));
+            return Ok((outcome != InterventionOutcome::Missing, changes));
         }
         let (existed, mut changes) = self.inner.delete_message(message).await?;
-        if self.sin == Sin::DeletesQuietly {
+        if self.mutation == QueueMutation::DeletesWithoutNotification {
             changes.clear();
         }
         Ok((existed, changes))

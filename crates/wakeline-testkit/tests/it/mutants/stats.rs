@@ -1,4 +1,4 @@
-//! Figures over time: no rule of claims depends on them.
+//! Calls of statistics, which no rule of claims depends on and no mutation changes.
 
 use async_trait::async_trait;
 use wakeline_store::{
@@ -6,10 +6,10 @@ use wakeline_store::{
     StoreError,
 };
 
-use super::Sinner;
+use super::MutantQueueStore;
 
 #[async_trait]
-impl StatsStore for Sinner {
+impl StatsStore for MutantQueueStore {
     async fn record_stats(&self, record: StatsRecord) -> Result<(), StoreError> {
         self.inner.record_stats(record).await
     }

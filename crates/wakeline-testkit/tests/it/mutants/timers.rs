@@ -1,4 +1,4 @@
-//! Stores that break the rules of timers.
+//! Mutations of scheduled messages and timers.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use wakeline_store::{
     ScheduledFilter, StoreError, TransactCommand, TransactOutcome, TransactReply,
 };
 
-use super::Sinner;
+use super::MutantQueueStore;
 
-impl Sinner {
-    /// Takes timers back, and schedules them again behind their keys' backs.
+impl MutantQueueStore {
+    /// Cancels timers, but schedules their messages again without a key.
     pub(super) async fn keep_cancelled(
         &self,
         command: TransactCommand,

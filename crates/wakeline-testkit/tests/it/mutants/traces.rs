@@ -1,16 +1,17 @@
-//! Traces, kept well.
+//! Calls of traces, which no mutation changes.
 
 use async_trait::async_trait;
 use wakeline_core::TraceName;
 use wakeline_store::{
-    MessageKey, NamedTraces, NewTrace, Page, QueueTraces, StoreError, Trace, TraceNames, Traced,
+    AddTraceOutcome, MessageKey, NamedTraces, NewTrace, Page, QueueTraces, StoreError, Trace,
+    TraceNames,
 };
 
-use super::Sinner;
+use super::MutantQueueStore;
 
 #[async_trait]
-impl QueueTraces for Sinner {
-    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+impl QueueTraces for MutantQueueStore {
+    async fn add_trace(&self, trace: NewTrace) -> Result<AddTraceOutcome, StoreError> {
         self.inner.add_trace(trace).await
     }
 

@@ -10,7 +10,7 @@ fn any_wake() -> LongPollConfig {
     }
 }
 
-/// A waiter that waits for long, parked after an empty claim that said when to look again.
+/// Creates a waiter with a long patience, parked after an empty claim with this next-due time.
 fn parked_with_any_wake(mode: WakeMode, next_due: Option<Duration>) -> Rig {
     let mut rig = Rig::with(mode, any_wake());
     rig.arrive((1, 0), Patience::Wait(600 * S));
@@ -18,9 +18,9 @@ fn parked_with_any_wake(mode: WakeMode, next_due: Option<Duration>) -> Rig {
     rig
 }
 
-/// The design's `test_enters_aggressive_mode_on_notify`.
+/// Corresponds to `test_enters_aggressive_mode_on_notify` of the original design.
 #[test]
-fn any_wake_starts_polling_if_asked_for() {
+fn any_wake_starts_polling_if_configured() {
     let mut rig = parked_with_any_wake(WakeMode::Compete, None);
     let before = rig.claims_total();
     rig.hint(hint(1));

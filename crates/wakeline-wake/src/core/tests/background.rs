@@ -8,14 +8,14 @@ fn background_work_is_not_polled_for_unless_a_claim_for_it_failed() {
     rig.settle();
     rig.core.link(down());
     rig.at(100 * MS);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]]);
     rig.settle();
     rig.hint(hint(9));
-    assert_eq!(rig.asked(), [[((9, OWN), 1)]], "its hints are heard");
+    assert_eq!(rig.in_flight(), [[((9, OWN), 1)]], "its hints wake it");
     rig.fail();
     rig.cancel(consumer);
     rig.at(200 * MS);
-    assert_eq!(rig.asked(), [[((9, OWN), 1)]]);
+    assert_eq!(rig.in_flight(), [[((9, OWN), 1)]]);
     rig.settle();
     let before = rig.claims_total();
     rig.core.link(Link::Up);
@@ -28,8 +28,8 @@ fn background_work_is_not_polled_for_unless_a_claim_for_it_failed() {
     assert_eq!(rig.claims_total() - before, 2, "one for each arrival");
 }
 
-/// One of the face's own waiters whose claim failed, after which a claim of somebody else that does
-/// not wait succeeded.
+/// Creates one of the API's own waiters whose claim failed, after which a claim of another waiter,
+/// which does not wait, succeeded.
 fn failed_then_answered_for_another() -> Rig {
     let mut rig = Rig::new(WakeMode::Compete);
     rig.arrive((9, OWN), LONG);
@@ -37,7 +37,7 @@ fn failed_then_answered_for_another() -> Rig {
     rig.hint(hint(9));
     rig.fail();
     rig.arrive((1, 0), Patience::Now);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]]);
     rig.empty(None);
     rig
 }
@@ -46,7 +46,7 @@ fn failed_then_answered_for_another() -> Rig {
 fn failed_background_work_is_repeated_though_a_claim_of_others_succeeds() {
     let mut rig = failed_then_answered_for_another();
     rig.at(100 * MS);
-    assert_eq!(rig.asked(), [[((9, OWN), 1)]], "not left to the sweep");
+    assert_eq!(rig.in_flight(), [[((9, OWN), 1)]], "not left to the sweep");
     rig.settle();
     let before = rig.claims_total();
     rig.idle_until(29 * S);
@@ -79,7 +79,7 @@ fn degraded_polling_does_not_end_before_failed_background_work_is_repeated() {
         rig.at(next);
         rig.sweeps.drain(..).for_each(drop);
     }
-    assert_eq!(rig.asked(), [[((9, OWN), 1)]]);
+    assert_eq!(rig.in_flight(), [[((9, OWN), 1)]]);
     assert_eq!(rig.log, ["degraded"], "it went on for it");
     rig.settle();
     rig.idle_until(67 * S);

@@ -22,7 +22,7 @@ fn waiter_in_a_claim_claims_again_if_a_hint_came_meanwhile() {
     rig.empty(None);
     assert_eq!(rig.claims.len(), 1);
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }
 
 #[test]
@@ -33,5 +33,5 @@ fn only_concerned_waiters_claim() {
     }
     rig.settle();
     rig.hint(ToyHint { group: Some(1), ..hint(1) });
-    assert_eq!(rig.asked(), [[((1, 1), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 1), 1)]]);
 }

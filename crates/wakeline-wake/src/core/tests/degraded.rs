@@ -12,7 +12,7 @@ fn lost_link_polls_all_lines_in_one_call_in_every_hint_mode() {
         rig.pump();
         assert_eq!(rig.log, ["degraded"]);
         rig.at(100 * MS);
-        assert_eq!(rig.asked(), [[((1, 0), 2), ((2, 0), 1)]], "{mode}");
+        assert_eq!(rig.in_flight(), [[((1, 0), 2), ((2, 0), 1)]], "{mode}");
         rig.settle();
         rig.at(200 * MS);
         assert_eq!(rig.claims.len(), 1);
@@ -23,7 +23,7 @@ fn lost_link_polls_all_lines_in_one_call_in_every_hint_mode() {
     }
 }
 
-/// The design's `test_exits_aggressive_after_consecutive_empty_successes`.
+/// Corresponds to `test_exits_aggressive_after_consecutive_empty_successes` of the original design.
 #[test]
 fn polling_ends_after_the_duration_and_clean_claims_once_the_link_is_up() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
@@ -45,7 +45,7 @@ fn polling_ends_after_the_duration_and_clean_claims_once_the_link_is_up() {
     assert_eq!(rig.claims_total(), before, "idle again");
 }
 
-/// The design's `test_stays_aggressive_while_processing_work`.
+/// Corresponds to `test_stays_aggressive_while_processing_work` of the original design.
 #[test]
 fn polling_goes_on_while_the_link_is_down_or_work_is_found() {
     let config = LongPollConfig {
@@ -73,7 +73,7 @@ fn polling_goes_on_while_the_link_is_down_or_work_is_found() {
 }
 
 #[test]
-fn with_nobody_waiting_it_ends_by_time_and_makes_no_claims() {
+fn without_waiters_degraded_polling_ends_by_time_and_makes_no_claims() {
     let mut rig = Rig::new(WakeMode::Fused);
     rig.core.link(down());
     rig.idle_until(5 * S);
@@ -109,7 +109,7 @@ fn an_error_begins_the_count_of_clean_claims_again_and_not_the_time() {
     assert_eq!(rig.log, ["degraded", "recovered"], "the minute counts from the first error");
 }
 
-/// The design's `test_stays_aggressive_during_intermittent_errors`.
+/// Corresponds to `test_stays_aggressive_during_intermittent_errors` of the original design.
 #[test]
 fn claims_that_succeed_and_fail_in_turn_keep_it_polling() {
     let config = LongPollConfig { max_wait_time: 600 * S, ..LongPollConfig::default() };
@@ -134,9 +134,9 @@ fn claims_that_succeed_and_fail_in_turn_keep_it_polling() {
     assert_eq!(rig.log, ["degraded", "recovered"]);
 }
 
-/// The design's `test_enters_aggressive_when_notify_delivery_times_out`.
+/// Corresponds to `test_enters_aggressive_when_notify_delivery_times_out` of the original design.
 #[test]
-fn unanswered_hint_wakes_everybody_and_starts_polling() {
+fn unanswered_hint_wakes_all_waiters_and_starts_polling() {
     let mut rig = Rig::new(WakeMode::Compete);
     rig.park_many(3);
     rig.hint(hint(1));
@@ -161,7 +161,7 @@ fn answered_hint_and_hint_without_waiters_time_out_nothing() {
     assert_eq!(rig.core.snapshot().degraded, None);
 }
 
-/// The design's `test_enters_aggressive_mode_on_db_error`.
+/// Corresponds to `test_enters_aggressive_mode_on_db_error` of the original design.
 #[test]
 fn failing_claims_back_off_and_waiters_stay_parked() {
     let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
@@ -187,12 +187,12 @@ fn waiter_gets_its_work_when_claims_work_again() {
     rig.fail();
     rig.at(100 * MS);
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
     assert_eq!(rig.core.counters.wakes.claim_error, 1);
 }
 
 #[test]
-fn impatient_poll_hears_the_error_even_while_others_are_held_back() {
+fn impatient_poll_gets_the_error_even_while_others_are_held_back() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
     for _ in 0..3 {
         let id = rig.arrive((2, 0), Patience::Now);
@@ -201,13 +201,13 @@ fn impatient_poll_hears_the_error_even_while_others_are_held_back() {
     }
     rig.hint(hint(1));
     assert!(rig.claims.is_empty(), "claims for those who can wait are held back");
-    let later = rig.core.next_wakeup().expect("the end of the hold");
+    let later = rig.core.next_wakeup().expect("the end of the held_until");
     rig.idle_until(later + S);
     assert!(rig.core.counters.claims.empty > 1);
 }
 
 #[test]
-fn line_whose_claims_always_fail_does_not_take_its_neighbours_along() {
+fn line_whose_claims_always_fail_does_not_affect_other_lines() {
     let mut rig = Rig::new(WakeMode::Fused);
     let good: Vec<_> = (1..=7).map(|topic| rig.arrive((topic, 0), LONG)).collect();
     rig.arrive((8, 0), LONG);
@@ -218,8 +218,8 @@ fn line_whose_claims_always_fail_does_not_take_its_neighbours_along() {
         match rig.claims.front() {
             Some(seen) if seen.lines.iter().any(|(line, _)| line.0 == 8) => rig.fail(),
             Some(seen) => {
-                let asks = seen.lines.len();
-                rig.found(asks);
+                let requests = seen.lines.len();
+                rig.found(requests);
             }
             None => {
                 let next = rig.core.next_wakeup().expect("a retry");
@@ -301,12 +301,12 @@ fn an_answer_of_the_store_ends_the_holding_back_of_all_lines() {
     let next = rig.core.next_wakeup().expect("the next poll");
     assert!(next - rig.core.now <= 100 * MS, "{next:?}");
     rig.at(next);
-    assert_eq!(rig.asked().concat(), [((1, 0), 1), ((2, 0), 1)], "as degraded polling does");
+    assert_eq!(rig.in_flight().concat(), [((1, 0), 1), ((2, 0), 1)], "as degraded polling does");
     while rig.claims.front().is_some_and(|seen| seen.lines[0].0 != (1, 0)) {
         rig.empty(None);
     }
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn reconnect_ends_the_holding_back() {
     rig.pump();
     assert_eq!(rig.claims.len(), 1);
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn five_minutes_with_an_event_a_minute_cost_under_a_claim_per_second() {
     }
 }
 
-/// Everybody who was answered polls again.
+/// Lets every waiter that was answered poll again.
 fn poll_again(rig: &mut Rig) {
     for _ in 0..rig.ended.drain().count() {
         rig.arrive((1, 0), LONG);
@@ -373,8 +373,8 @@ fn poll_again(rig: &mut Rig) {
 fn a_waiter_for_which_a_lost_claim_may_have_taken_something_is_answered() {
     for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
         let mut rig = Rig::new(mode);
-        let Parked::Yes(id, _) = rig.core.park((1, 0), UNREPEATABLE, LONG) else {
-            panic!("there is room");
+        let ParkOutcome::Parked(id, _) = rig.core.park((1, 0), UNREPEATABLE, LONG) else {
+            panic!("the poll was accepted");
         };
         rig.pump();
         rig.fail();

@@ -5,10 +5,10 @@ fn one_claim_serves_all_waiters_in_order_of_arrival() {
     let mut rig = Rig::new(WakeMode::Fused);
     let ids = rig.park_many(5);
     rig.hint(hint(1));
-    assert_eq!(rig.asked(), [[((1, 0), 5)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 5)]]);
     rig.found(3);
     for id in &ids[..3] {
-        assert_eq!(rig.ended[id], Ended::Granted(1));
+        assert_eq!(rig.ended[id], Ended::Claimed(1));
     }
     assert_eq!(rig.ended.len(), 3, "waiters that got nothing stay parked");
     assert!(rig.claims.is_empty(), "the claim that left some without showed that it is empty");
@@ -24,9 +24,9 @@ fn hint_between_empty_claim_and_wait_is_not_lost() {
     rig.hint(hint(1));
     assert_eq!(rig.claims.len(), 1, "a line is in at most one claim");
     rig.empty(None);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]], "the hint came after the claim had begun");
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]], "the hint came after the claim had begun");
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }
 
 #[test]
@@ -35,14 +35,14 @@ fn waiting_poll_on_a_line_known_to_be_empty_parks_without_a_claim() {
     rig.arrive((1, 0), LONG);
     assert!(rig.claims.is_empty());
     rig.arrive((1, 1), LONG);
-    assert_eq!(rig.asked(), [[((1, 1), 1)]], "another group's line is not known");
+    assert_eq!(rig.in_flight(), [[((1, 1), 1)]], "another group's line is not known");
 }
 
 #[test]
 fn poll_that_does_not_wait_always_claims() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
     let id = rig.arrive((1, 0), Patience::Now);
-    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 2)]]);
     let late = rig.arrive((1, 0), Patience::Now);
     rig.empty(None);
     assert_eq!(rig.ended[&id], Ended::Empty);
@@ -58,7 +58,7 @@ fn emptiness_is_not_trusted_after_a_hint_or_a_lost_link_or_the_interval() {
     rig.cancel(first);
     rig.hint(hint(1));
     rig.arrive((1, 0), LONG);
-    assert_eq!(rig.claims.len(), 1, "a hint came while nobody waited");
+    assert_eq!(rig.claims.len(), 1, "a hint came while there was no waiter");
     rig.empty(None);
     rig.core.link(Link::Down { reason: "cut".into() });
     rig.arrive((1, 0), LONG);
@@ -80,7 +80,7 @@ fn full_claim_says_nothing_about_emptiness() {
     let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
     rig.hint(hint(1));
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
     rig.arrive((1, 0), LONG);
     assert_eq!(rig.claims.len(), 1);
 }
@@ -91,14 +91,14 @@ fn arrival_during_a_claim_is_claimed_for_if_that_claim_was_full() {
     rig.arrive((1, 0), LONG);
     let second = rig.arrive((1, 0), LONG);
     rig.found(1);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]]);
     rig.empty(None);
     assert!(!rig.ended.contains_key(&second));
     assert!(rig.claims.is_empty());
 }
 
 #[test]
-fn several_dirty_lines_ride_in_one_call() {
+fn several_dirty_lines_share_one_call() {
     let mut rig = Rig::with(
         WakeMode::Fused,
         LongPollConfig { claims_in_flight_max: 1, ..LongPollConfig::default() },
@@ -110,7 +110,7 @@ fn several_dirty_lines_ride_in_one_call() {
     rig.settle();
     let all = ToyHint { topic: None, ..hint(0) };
     rig.hint(all);
-    assert_eq!(rig.asked(), [[((1, 0), 1), ((2, 0), 1), ((3, 0), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1), ((2, 0), 1), ((3, 0), 1)]]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_batch_of_hints_makes_one_claim() {
     rig.park_many(3);
     rig.core.hint(&[hint(1), hint(1), hint(1)], HintSource::Notify);
     rig.pump();
-    assert_eq!(rig.asked(), [[((1, 0), 3)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 3)]]);
     rig.empty(None);
     assert!(rig.claims.is_empty());
     assert_eq!(rig.core.counters.wakes.notify, 1);
@@ -127,13 +127,13 @@ fn a_batch_of_hints_makes_one_claim() {
 }
 
 #[test]
-fn at_most_a_thousand_asks_go_in_one_call_and_the_rest_follows() {
+fn at_most_a_thousand_requests_go_in_one_call_and_the_rest_follows() {
     let mut rig = Rig::new(WakeMode::Fused);
     rig.park_many(1_500);
     rig.hint(hint(1));
-    assert_eq!(rig.asked(), [[((1, 0), 1_000)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1_000)]]);
     rig.found(1_000);
-    assert_eq!(rig.asked(), [[((1, 0), 500)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 500)]]);
     rig.found(500);
     assert_eq!(rig.ended.len(), 1_500);
 }
@@ -143,7 +143,7 @@ fn impatient_poll_behind_a_thousand_is_answered_by_their_empty_claim() {
     let mut rig = Rig::new(WakeMode::Fused);
     rig.park_many(1_000);
     let id = rig.arrive((1, 0), Patience::Now);
-    assert_eq!(rig.asked(), [[((1, 0), 1_000)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1_000)]]);
     rig.found(999);
     assert_eq!(rig.ended[&id], Ended::Empty);
 }
@@ -156,7 +156,7 @@ fn hints_wake_only_the_lines_that_they_concern() {
     }
     rig.settle();
     rig.hint(ToyHint { group: Some(1), ..hint(1) });
-    assert_eq!(rig.asked(), [[((1, 1), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 1), 1)]]);
 }
 
 #[test]
@@ -173,12 +173,10 @@ fn pick_up_is_measured_from_the_first_hint() {
 
 #[test]
 fn too_many_waiters_are_refused_but_impatient_polls_are_not() {
-    let mut rig = Rig::with(
-        WakeMode::Fused,
-        LongPollConfig { intentions_max: 2, ..LongPollConfig::default() },
-    );
+    let mut rig =
+        Rig::with(WakeMode::Fused, LongPollConfig { waiters_max: 2, ..LongPollConfig::default() });
     let ids = rig.park_many(2);
-    assert_eq!(rig.core.park((1, 0), 1, LONG), Parked::TooMany);
+    assert_eq!(rig.core.park((1, 0), 1, LONG), ParkOutcome::TooMany);
     rig.arrive((1, 0), Patience::Now);
     rig.settle();
     rig.cancel(ids[0]);
@@ -200,7 +198,7 @@ fn switched_off_nothing_waits() {
 
 #[test]
 fn memory_of_lines_without_waiters_is_bounded() {
-    let config = LongPollConfig { intentions_max: 10, ..LongPollConfig::default() };
+    let config = LongPollConfig { waiters_max: 10, ..LongPollConfig::default() };
     let mut rig = Rig::with(WakeMode::Fused, config);
     for topic in 0..1_000 {
         rig.arrive((topic, 0), Patience::Now);
@@ -210,5 +208,5 @@ fn memory_of_lines_without_waiters_is_bounded() {
     assert_eq!(rig.core.snapshot().lines_remembered, 10);
     rig.at(61 * S);
     assert_eq!(rig.core.snapshot().lines_remembered, 0);
-    assert_eq!(rig.core.next_wakeup(), None, "an idle hub asks for nothing");
+    assert_eq!(rig.core.next_wakeup(), None, "an idle hub needs no wakeup");
 }

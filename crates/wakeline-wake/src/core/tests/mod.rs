@@ -1,4 +1,4 @@
-//! The core's laws, on a toy face and with time as a number.
+//! The laws of the core, tested with a toy API and with time as a number.
 
 mod any_wake;
 mod background;
@@ -21,17 +21,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::*;
-use crate::face::Claimed;
+use crate::api::ClaimOutcome;
 use crate::poll::Patience;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const LONG: Patience = Patience::Wait(Duration::from_secs(30));
 
-/// The group of the toy's own background work.
+/// The group of the toy's own background tasks.
 const OWN: u8 = 200;
 
-/// An ask that must not be claimed for again after an error that says "lost".
+/// A request that must not be claimed for again after an error that says "lost".
 const UNREPEATABLE: usize = 77;
 
 /// Lines are (topic, group); hints name a topic, and a group if only that one is concerned.
@@ -49,12 +49,12 @@ struct ToyHint {
 }
 
 #[async_trait]
-impl Face for Toy {
+impl Api for Toy {
     type Line = ToyLine;
     type Topic = u32;
     type Hint = ToyHint;
-    type Ask = usize;
-    type Grant = usize;
+    type Request = usize;
+    type ClaimResult = usize;
     type Error = String;
 
     fn topic(line: &ToyLine) -> u32 {
@@ -76,19 +76,19 @@ impl Face for Toy {
     fn due_in(hint: &ToyHint) -> Duration {
         hint.due_in
     }
-    fn capacity(ask: &usize) -> usize {
-        *ask
+    fn capacity(request: &usize) -> usize {
+        *request
     }
-    fn may_have_taken(ask: &usize, error: &String) -> bool {
-        *ask == UNREPEATABLE && error == "lost"
+    fn may_have_taken(request: &usize, error: &String) -> bool {
+        *request == UNREPEATABLE && error == "lost"
     }
-    fn items(grant: &usize) -> usize {
-        *grant
+    fn items(result: &usize) -> usize {
+        *result
     }
     async fn claim(
         &self,
         _: Vec<Claim<ToyLine, usize>>,
-    ) -> Result<Vec<Claimed<usize, String>>, String> {
+    ) -> Result<Vec<ClaimOutcome<usize, String>>, String> {
         unreachable!("the core makes no calls")
     }
     async fn sweep(&self, _: Vec<ToyLine>) -> Result<Vec<Option<Duration>>, String> {
@@ -103,20 +103,20 @@ fn hint(topic: u32) -> ToyHint {
     ToyHint { topic: Some(topic), group: None, due_in: Duration::ZERO }
 }
 
-/// How a waiter ended, comparable.
+/// How a waiter ended, in a form that can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ended {
-    Granted(usize),
+    Claimed(usize),
     Empty,
     Drained,
     Failed(String),
 }
 
-/// A claim under way, as the test sees it.
+/// A claim in flight, as the test sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct ClaimInFlight {
     call: CallId,
-    /// Line and number of asks.
+    /// The lines and their numbers of requests.
     lines: Vec<(ToyLine, usize)>,
 }
 
@@ -124,17 +124,17 @@ fn down() -> Link {
     Link::Down { reason: "cut".into() }
 }
 
-/// The core with a hand-operated store.
+/// The core with a store that the test operates by hand.
 struct Rig {
-    core: Core<Toy>,
-    claims: VecDeque<Seen>,
+    core: WakeCore<Toy>,
+    claims: VecDeque<ClaimInFlight>,
     sweeps: VecDeque<Vec<ToyLine>>,
-    ended: HashMap<IntentionId, Ended>,
+    ended: HashMap<WaiterId, Ended>,
     released: Vec<usize>,
     pickups: Vec<Duration>,
-    /// What each claim found.
+    /// The number of items that each claim found.
     items: Vec<usize>,
-    /// Whether answers say what is next although every ask was served.
+    /// Whether answers report what is next although every request was served.
     further: bool,
     log: Vec<&'static str>,
 }
@@ -146,7 +146,7 @@ impl Rig {
 
     fn with(mode: WakeMode, config: LongPollConfig) -> Self {
         Self {
-            core: Core::new(mode, config),
+            core: WakeCore::new(mode, config),
             claims: VecDeque::new(),
             sweeps: VecDeque::new(),
             ended: HashMap::new(),
@@ -158,26 +158,26 @@ impl Rig {
         }
     }
 
-    /// Carries the core's wishes into the rig.
+    /// Carries the actions of the core out on the rig.
     fn pump(&mut self) {
         for action in self.core.take_actions() {
             match action {
                 Action::Claim { call, claims } => {
-                    let lines = claims.iter().map(|c| (c.line, c.asks.len())).collect();
-                    self.claims.push_back(Seen { call, lines });
+                    let lines = claims.iter().map(|c| (c.line, c.requests.len())).collect();
+                    self.claims.push_back(ClaimInFlight { call, lines });
                 }
                 Action::Sweep { lines } => self.sweeps.push_back(lines),
-                Action::Finish { intention, end, .. } => {
+                Action::Finish { waiter, end, .. } => {
                     let end = match end {
-                        End::Granted(items) => Ended::Granted(items),
-                        End::Empty => Ended::Empty,
-                        End::Drained => Ended::Drained,
-                        End::Failed(error) => Ended::Failed(error),
+                        WaiterEnd::Claimed(items) => Ended::Claimed(items),
+                        WaiterEnd::Empty => Ended::Empty,
+                        WaiterEnd::Drained => Ended::Drained,
+                        WaiterEnd::Failed(error) => Ended::Failed(error),
                     };
-                    let before = self.ended.insert(intention, end);
-                    assert_eq!(before, None, "an intention ends once");
+                    let before = self.ended.insert(waiter, end);
+                    assert_eq!(before, None, "a waiter ends once");
                 }
-                Action::Release { grant, .. } => self.released.push(grant),
+                Action::Release { result, .. } => self.released.push(result),
                 Action::Observe(Sample::Pickup(span)) => self.pickups.push(span),
                 Action::Observe(Sample::Items(items)) => self.items.push(items),
                 Action::Observe(Sample::Served(_)) => {}
@@ -192,8 +192,8 @@ impl Rig {
         self.pump();
     }
 
-    /// Lets time pass as the hub would: in the steps that the core asks for, answering every
-    /// claim as empty and every sweep as "nothing".
+    /// Lets time pass as the hub would: in the steps that the core requests, answering every claim
+    /// as empty and every sweep with "nothing".
     fn idle_until(&mut self, end: Duration) {
         while let Some(next) = self.core.next_wakeup().filter(|next| *next <= end) {
             self.at(next);
@@ -213,9 +213,9 @@ impl Rig {
         }
     }
 
-    fn arrive(&mut self, line: ToyLine, patience: Patience) -> IntentionId {
-        let Parked::Yes(id, _) = self.core.park(line, 1, patience) else {
-            panic!("there is room");
+    fn arrive(&mut self, line: ToyLine, patience: Patience) -> WaiterId {
+        let ParkOutcome::Parked(id, _) = self.core.park(line, 1, patience) else {
+            panic!("the poll was accepted");
         };
         self.pump();
         id
@@ -226,7 +226,7 @@ impl Rig {
         self.pump();
     }
 
-    /// Answers the oldest claim: the first `found` asks get one item each.
+    /// Answers the oldest claim: the first `found` requests get one item each.
     fn found(&mut self, found: usize) {
         self.answer(found, None);
     }
@@ -237,28 +237,29 @@ impl Rig {
 
     fn answer(&mut self, mut found: usize, next_due: Option<Duration>) {
         let seen = self.claims.pop_front().expect("a claim is under way");
-        let outcomes = seen.lines.iter().map(|(_, asks)| {
-            let here = found.min(*asks);
+        let outcomes = seen.lines.iter().map(|(_, requests)| {
+            let here = found.min(*requests);
             found -= here;
-            let grants = (0..*asks).map(|n| (n < here).then_some(1)).collect();
-            let next_due = next_due.filter(|_| self.further || here < *asks);
-            Claimed { further: self.further, ..Claimed::new(grants, next_due) }
+            let results = (0..*requests).map(|n| (n < here).then_some(1)).collect();
+            let next_due = next_due.filter(|_| self.further || here < *requests);
+            ClaimOutcome { further: self.further, ..ClaimOutcome::new(results, next_due) }
         });
         let outcomes = outcomes.collect();
         self.core.claimed(seen.call, outcomes);
         self.pump();
     }
 
-    /// Answers the oldest claim: the asks with these indexes are refused, nobody gets anything.
+    /// Answers the oldest claim: the requests with these indexes are refused, and no waiter gets
+    /// anything.
     fn refuse(&mut self, indexes: &[usize]) {
         let seen = self.claims.pop_front().expect("a claim is under way");
         let mut first = 0;
-        let outcomes = seen.lines.iter().map(|(_, asks)| {
-            let here = first..first + asks;
+        let outcomes = seen.lines.iter().map(|(_, requests)| {
+            let here = first..first + requests;
             first = here.end;
             let refused = indexes.iter().filter(|index| here.contains(index));
             let refused = refused.map(|index| (index - here.start, "wrong".to_owned())).collect();
-            Claimed { refused, ..Claimed::new(vec![None; *asks], None) }
+            ClaimOutcome { refused, ..ClaimOutcome::new(vec![None; *requests], None) }
         });
         let outcomes = outcomes.collect();
         self.core.claimed(seen.call, outcomes);
@@ -271,13 +272,13 @@ impl Rig {
         self.pump();
     }
 
-    fn cancel(&mut self, id: IntentionId) {
+    fn cancel(&mut self, id: WaiterId) {
         self.core.cancel(id);
         self.pump();
     }
 
-    /// Lines and asks of the claims under way.
-    fn asked(&self) -> Vec<Vec<(ToyLine, usize)>> {
+    /// Returns the lines and numbers of requests of the claims in flight.
+    fn in_flight(&self) -> Vec<Vec<(ToyLine, usize)>> {
         self.claims.iter().map(|seen| seen.lines.clone()).collect()
     }
 
@@ -285,8 +286,8 @@ impl Rig {
         self.core.counters.claims.total()
     }
 
-    /// One waiter on (1, 0), parked after an empty claim.
-    fn with_parked(mode: WakeMode) -> (Self, IntentionId) {
+    /// Creates one waiter on (1, 0), parked after an empty claim.
+    fn with_parked(mode: WakeMode) -> (Self, WaiterId) {
         let mut rig = Self::new(mode);
         let id = rig.arrive((1, 0), LONG);
         rig.empty(None);
@@ -294,8 +295,8 @@ impl Rig {
         (rig, id)
     }
 
-    /// Waiters on (1, 0), parked without anybody claiming for them.
-    fn park_many(&mut self, count: usize) -> Vec<IntentionId> {
+    /// Creates waiters on (1, 0), parked without a claim.
+    fn park_many(&mut self, count: usize) -> Vec<WaiterId> {
         let ids: Vec<_> = (0..count).map(|_| self.arrive((1, 0), LONG)).collect();
         self.settle();
         assert!(self.ended.is_empty());

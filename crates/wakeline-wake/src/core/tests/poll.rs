@@ -13,7 +13,7 @@ fn grouped() -> WakeMode {
     WakeMode::Poll(PollMode::default())
 }
 
-/// When the next claim begins.
+/// Returns when the next claim begins.
 fn next_claim(rig: &mut Rig) -> Duration {
     loop {
         let next = rig.core.next_wakeup().expect("a poll is planned");
@@ -44,7 +44,7 @@ fn hints_timers_and_the_link_are_not_used() {
 }
 
 #[test]
-fn pick_up_is_measured_from_the_hint_that_woke_nobody() {
+fn pick_up_is_measured_from_a_hint_that_woke_no_waiter() {
     for mode in [fixed(), grouped()] {
         let mut rig = Rig::new(mode);
         rig.park_many(1);
@@ -58,7 +58,7 @@ fn pick_up_is_measured_from_the_hint_that_woke_nobody() {
 }
 
 #[test]
-fn without_a_hint_pick_up_is_measured_from_the_last_look_that_found_nothing() {
+fn without_a_hint_pick_up_is_measured_from_the_last_empty_claim() {
     for mode in [fixed(), grouped()] {
         let mut rig = Rig::new(mode);
         rig.park_many(1);
@@ -68,7 +68,7 @@ fn without_a_hint_pick_up_is_measured_from_the_last_look_that_found_nothing() {
         rig.at(205 * MS);
         rig.found(1);
         assert_eq!(rig.pickups, [105 * MS]);
-        // What was there when somebody came has waited for nobody.
+        // What was there when the waiter came has not kept any waiter waiting.
         rig.at(20 * S);
         rig.arrive((1, 0), LONG);
         rig.found(1);
@@ -85,7 +85,7 @@ fn what_a_full_batch_left_over_is_not_picked_up_late() {
         let first = rig.claims.len();
         rig.found(1);
         if first == 1 {
-            // Together: one went without, so that there is nothing left.
+            // Line grouping: one waiter got nothing, so that nothing is left.
             assert_eq!(rig.pickups, [100 * MS]);
             continue;
         }
@@ -103,23 +103,23 @@ fn one_claim_per_interval_serves_all_waiters_of_a_line() {
     rig.idle_until(990 * MS);
     assert_eq!(rig.claims_total() - before, 9, "at 100, 200, .. 900 ms");
     rig.at(S);
-    assert_eq!(rig.asked(), [[((1, 0), 100)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 100)]]);
     rig.found(2);
-    assert_eq!(rig.ended[&ids[0]], Ended::Granted(1), "the first to come is the first served");
-    assert_eq!(rig.ended[&ids[1]], Ended::Granted(1));
+    assert_eq!(rig.ended[&ids[0]], Ended::Claimed(1), "the first to come is the first served");
+    assert_eq!(rig.ended[&ids[1]], Ended::Claimed(1));
     rig.at(1_099 * MS);
     assert!(rig.claims.is_empty(), "98 went without: there is no more");
     rig.at(1_100 * MS);
-    assert_eq!(rig.asked(), [[((1, 0), 98)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 98)]]);
 }
 
 #[test]
 fn after_full_batches_for_all_that_a_claim_served_the_next_claim_goes_at_once() {
     let mut rig = Rig::new(grouped());
-    rig.park_many(ASKS_PER_CALL_MAX + 1);
+    rig.park_many(REQUESTS_PER_CALL_MAX + 1);
     rig.at(100 * MS);
-    rig.found(ASKS_PER_CALL_MAX);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    rig.found(REQUESTS_PER_CALL_MAX);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_poll_that_arrives_during_a_claim_gets_one_that_began_after_it_came() {
     rig.arrive((1, 0), LONG);
     let short = rig.arrive((1, 0), Patience::Wait(50 * MS));
     rig.empty(None);
-    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 2)]]);
     rig.empty(None);
     rig.at(50 * MS);
     assert_eq!(rig.ended[&short], Ended::Empty);
@@ -140,12 +140,12 @@ fn an_arrival_claims_at_once_and_moves_the_next_poll_of_its_line() {
     rig.park_many(1);
     rig.at(50 * MS);
     rig.arrive((1, 0), LONG);
-    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 2)]]);
     rig.empty(None);
     rig.at(149 * MS);
     assert!(rig.claims.is_empty());
     rig.at(150 * MS);
-    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 2)]]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_poll_that_does_not_wait_is_answered_by_a_claim_that_began_after_it_came() {
     let impatient = rig.arrive((1, 0), Patience::Now);
     rig.empty(None);
     assert!(!rig.ended.contains_key(&impatient));
-    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 2)]]);
     rig.empty(None);
     assert_eq!(rig.ended[&impatient], Ended::Empty);
 }
@@ -208,10 +208,10 @@ fn full_batch_lets_the_next_waiter_claim_at_once() {
     rig.empty(None);
     rig.empty(None);
     let big = rig.core.park((1, 0), 5, LONG);
-    assert!(matches!(big, Parked::Yes(..)));
+    assert!(matches!(big, ParkOutcome::Parked(..)));
     rig.pump();
     rig.found(1);
-    assert!(rig.claims.is_empty(), "one of five is not full: nobody hurries");
+    assert!(rig.claims.is_empty(), "one of five is not full: the pace stays");
     rig.arrive((1, 0), LONG);
     rig.found(1);
     assert_eq!(rig.claims.len(), 1, "one of one is full: the next goes at once");

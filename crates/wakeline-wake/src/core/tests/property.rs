@@ -1,12 +1,12 @@
-//! Random inputs: nobody is left parked while something that it waits for is pending.
+//! Random inputs: no waiter is left parked while something that it waits for is pending.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::arrivals::Stage;
-use crate::core::timers::Key;
+use crate::core::arrivals::WaiterStage;
+use crate::core::timers::TimerPurpose;
 use crate::mode::{PollGrouping, PollMode};
 
 #[derive(Debug, Clone)]
@@ -54,18 +54,18 @@ fn mode() -> impl Strategy<Value = WakeMode> {
     ]
 }
 
-/// What the test knows of the waiters, beside the core.
+/// What the test knows about the waiters, independently of the core.
 #[derive(Default)]
 struct Ledger {
-    arrived: Vec<IntentionId>,
-    cancelled: BTreeSet<IntentionId>,
+    arrived: Vec<WaiterId>,
+    cancelled: BTreeSet<WaiterId>,
 }
 
 fn apply(rig: &mut Rig, ledger: &mut Ledger, input: Input) {
     match input {
         Input::Park { line, millis } => {
             let patience = Patience::Wait(Duration::from_millis(millis));
-            if let Parked::Yes(id, _) = rig.core.park(line, 1, patience) {
+            if let ParkOutcome::Parked(id, _) = rig.core.park(line, 1, patience) {
                 ledger.arrived.push(id);
             }
         }
@@ -105,22 +105,22 @@ fn apply(rig: &mut Rig, ledger: &mut Ledger, input: Input) {
     rig.pump();
 }
 
-/// The core's invariants, between any two inputs.
+/// Checks the core's invariants, between any two inputs.
 fn check(rig: &Rig, ledger: &Ledger) -> Result<(), TestCaseError> {
     let core = &rig.core;
     prop_assert!(core.calls.len() <= core.config.claims_in_flight_max);
     let full = core.calls.len() == core.config.claims_in_flight_max;
-    let held = core.now < core.trouble.hold;
+    let held = core.now < core.health.held_until;
     if !full && !held {
-        prop_assert!(!core.ready.has_calm(), "a claim waits although a slot is free");
+        prop_assert!(!core.claim_queue.has_calm(), "a claim waits although a slot is free");
     }
     for id in core.lines.ids() {
         let line = core.lines.get(id).expect("listed");
-        let members: Vec<_> = core.intentions.values().filter(|i| i.line == id).collect();
+        let members: Vec<_> = core.waiters.values().filter(|i| i.line == id).collect();
         let at_stage = |stage| members.iter().filter(|i| i.stage == stage).count();
-        prop_assert_eq!(line.idle.len(), at_stage(Stage::Idle));
-        prop_assert_eq!(line.queued, at_stage(Stage::Queued));
-        prop_assert_eq!(line.busy, at_stage(Stage::InCall));
+        prop_assert_eq!(line.idle.len(), at_stage(WaiterStage::Idle));
+        prop_assert_eq!(line.queued, at_stage(WaiterStage::Queued));
+        prop_assert_eq!(line.busy, at_stage(WaiterStage::InCall));
         if core.mode.claims_by_line() {
             prop_assert!(line.calls.len() <= 1, "a line is in at most one claim");
         }
@@ -128,34 +128,34 @@ fn check(rig: &Rig, ledger: &Ledger) -> Result<(), TestCaseError> {
             let scheduled = line.queued > 0
                 || line.place.is_some()
                 || !line.calls.is_empty()
-                || core.timers.get(Key::DegradedPoll).is_some();
-            let pending = line.hinted.is_some() || line.owed || line.dirty;
+                || core.timers.get(TimerPurpose::DegradedPoll).is_some();
+            let pending = line.hinted.is_some() || line.wake_owed || line.dirty;
             prop_assert!(!pending || scheduled, "a hint is pending and nothing is planned");
             prop_assert!(
                 scheduled || line.empty_at.is_some(),
-                "somebody is parked in a line that is not known to be empty"
+                "a waiter is parked in a line that is not known to be empty"
             );
             prop_assert!(
-                core.timers.get(Key::Sweep).is_some() || core.waiting == 0,
+                core.timers.get(TimerPurpose::Sweep).is_some() || core.waiting == 0,
                 "a waiter without a sweep to come"
             );
         }
     }
     if !core.mode.uses_hints() {
-        let idle = core.intentions.iter().filter(|(_, i)| i.stage == Stage::Idle);
+        let idle = core.waiters.iter().filter(|(_, i)| i.stage == WaiterStage::Idle);
         for (id, waiter) in idle {
             let line = core.lines.get(waiter.line).expect("it has a waiter");
             let planned = if core.mode.claims_by_line() {
-                let next = core.timers.get(Key::LinePoll(waiter.line));
+                let next = core.timers.get(TimerPurpose::LinePoll(waiter.line));
                 next.is_some() || line.place.is_some() || !line.calls.is_empty()
             } else {
-                core.timers.get(Key::Poll(*id)).is_some()
+                core.timers.get(TimerPurpose::Poll(*id)).is_some()
             };
             prop_assert!(planned, "a waiter without a next poll");
         }
     }
     for id in &ledger.arrived {
-        let alive = core.intentions.contains_key(id);
+        let alive = core.waiters.contains_key(id);
         let gone = rig.ended.contains_key(id) || ledger.cancelled.contains(id);
         prop_assert!(alive != gone, "{:?} is lost, or answered and still there", id);
     }
@@ -170,7 +170,7 @@ proptest! {
     })]
 
     #[test]
-    fn no_waiter_is_parked_beside_a_pending_hint_with_nothing_planned(
+    fn no_waiter_is_parked_despite_a_pending_hint_without_a_planned_claim(
         mode in mode(),
         inputs in prop::collection::vec(input(), 1..120),
     ) {
@@ -180,7 +180,7 @@ proptest! {
             apply(&mut rig, &mut ledger, input);
             check(&rig, &ledger)?;
         }
-        // Left alone with a working store, everybody is answered within their patience.
+        // Left alone with a working store, every waiter is answered within its patience.
         rig.core.link(Link::Up);
         rig.pump();
         rig.idle_until(rig.core.now + 40 * S);

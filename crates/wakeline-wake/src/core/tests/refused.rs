@@ -1,4 +1,4 @@
-//! A request that is wrong in itself is answered alone, and is no trouble of the store.
+//! An invalid request is answered alone, and does not count as a failure of the store.
 
 use super::*;
 
@@ -18,8 +18,8 @@ fn a_refused_waiter_is_answered_alone() {
     assert!(rig.log.is_empty() && !rig.core.is_degraded());
     rig.hint(hint(1));
     rig.found(2);
-    assert_eq!(rig.ended[&first], Ended::Granted(1));
-    assert_eq!(rig.ended[&third], Ended::Granted(1));
+    assert_eq!(rig.ended[&first], Ended::Claimed(1));
+    assert_eq!(rig.ended[&third], Ended::Claimed(1));
 }
 
 #[test]
@@ -35,9 +35,9 @@ fn refusals_neither_degrade_nor_hold_up_the_claims_of_others() {
         let claims = rig.core.counters.claims;
         assert_eq!((claims.refused, claims.error), (48, 0), "{mode}");
         rig.hint(hint(1));
-        assert_eq!(rig.asked(), [[((1, 0), 1)]], "{mode}: it is claimed for at once");
+        assert_eq!(rig.in_flight(), [[((1, 0), 1)]], "{mode}: it is claimed for at once");
         rig.found(1);
-        assert_eq!(rig.ended[&innocent], Ended::Granted(1), "{mode}");
+        assert_eq!(rig.ended[&innocent], Ended::Claimed(1), "{mode}");
     }
 }
 
@@ -48,7 +48,7 @@ fn a_refused_line_of_a_call_says_nothing_of_the_others() {
     let busy = rig.arrive((9, 0), Patience::Now);
     let waits = [rig.arrive((1, 0), LONG), rig.arrive((2, 0), LONG), rig.arrive((3, 0), LONG)];
     rig.empty(None);
-    assert_eq!(rig.asked(), [[((1, 0), 1), ((2, 0), 1), ((3, 0), 1)]], "one call for all");
+    assert_eq!(rig.in_flight(), [[((1, 0), 1), ((2, 0), 1), ((3, 0), 1)]], "one call for all");
     rig.refuse(&[1]);
     assert_eq!(rig.ended[&busy], Ended::Empty);
     assert_eq!(rig.ended[&waits[1]], Ended::Failed("wrong".into()));
@@ -56,7 +56,7 @@ fn a_refused_line_of_a_call_says_nothing_of_the_others() {
 }
 
 #[test]
-fn a_wake_that_a_wrong_request_took_goes_to_the_next() {
+fn a_wake_spent_on_an_invalid_request_goes_to_the_next_waiter() {
     let (mut rig, wrong) = Rig::with_parked(WakeMode::Compete);
     let next = rig.arrive((1, 0), LONG);
     rig.settle();
@@ -64,11 +64,11 @@ fn a_wake_that_a_wrong_request_took_goes_to_the_next() {
     rig.refuse(&[0]);
     assert_eq!(rig.ended[&wrong], Ended::Failed("wrong".into()));
     rig.found(1);
-    assert_eq!(rig.ended[&next], Ended::Granted(1));
+    assert_eq!(rig.ended[&next], Ended::Claimed(1));
 }
 
 #[test]
-fn a_call_that_only_refused_does_not_end_trouble() {
+fn a_call_that_only_refused_does_not_end_degraded_polling() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
     rig.hint(hint(1));
     rig.fail();

@@ -1,4 +1,4 @@
-//! Waiters that a write serves by itself.
+//! Waiters that a write serves in its own commit.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn all_modes() -> [WakeMode; 3] {
     [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast]
 }
 
-/// A rig with `n` waiters parked on line (1, 0), known to be empty.
-fn parked(mode: WakeMode, n: usize) -> (Rig, Vec<IntentionId>) {
+/// Creates a rig with `n` waiters parked on line (1, 0), which is known to be empty.
+fn parked(mode: WakeMode, n: usize) -> (Rig, Vec<WaiterId>) {
     let mut rig = Rig::new(mode);
     let ids = rig.park_many(n);
     (rig, ids)
@@ -21,27 +21,27 @@ fn a_reserved_waiter_is_served_without_a_claim() {
         assert_eq!(reserved.len(), 1);
         rig.core.unreserve(reserved.remove(0), Some(1));
         rig.pump();
-        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Granted(1)), "the one that waited longest");
+        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Claimed(1)), "the one that waited longest");
         assert_eq!(rig.ended.get(&ids[1]), None);
         assert!(rig.claims.is_empty(), "{mode}: nothing was left to claim");
-        assert_eq!(rig.core.counters().born_leased, 1);
+        assert_eq!(rig.core.counters().leased_on_insert, 1);
     }
 }
 
 #[test]
-fn a_hint_that_comes_while_a_waiter_is_reserved_is_not_lost_on_it() {
+fn a_hint_for_a_reserved_waiter_is_not_lost() {
     for mode in all_modes() {
         let (mut rig, ids) = parked(mode, 1);
         let mut reserved = rig.core.reserve(&hint(1), 5);
         assert_eq!(reserved.len(), 1);
         rig.core.hint(&[hint(1)], HintSource::Notify);
         rig.pump();
-        assert!(rig.claims.is_empty(), "{mode}: nobody is there to claim for");
+        assert!(rig.claims.is_empty(), "{mode}: there is no waiter to claim for");
         rig.core.unreserve(reserved.remove(0), None);
         rig.pump();
         assert_eq!(rig.claims.len(), 1, "{mode}: it claims when it is back");
         rig.found(1);
-        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Granted(1)));
+        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Claimed(1)));
     }
 }
 
@@ -56,7 +56,7 @@ fn a_reserved_waiter_that_was_not_served_waits_on() {
         rig.core.hint(&[hint(1)], HintSource::InProcess);
         rig.pump();
         rig.found(1);
-        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Granted(1)));
+        assert_eq!(rig.ended.get(&ids[0]), Some(&Ended::Claimed(1)));
     }
 }
 

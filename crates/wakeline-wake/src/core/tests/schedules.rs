@@ -1,6 +1,7 @@
-//! Thread schedules, explored by shuttle: the core behind a lock, with waiters, a hinter and
-//! claimers that race. The store is a number of items per line behind a lock of its own, so that
-//! a claim's read and its report are two steps that others can come between.
+//! Thread schedules, explored by shuttle: the core behind a lock, with waiters, a thread that hints
+//! and threads that claim, all racing. The store is a number of items per line behind a lock of its
+//! own, so that a claim's read and its report are two steps with possible interruptions between
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,15 @@ const ITERATIONS: usize = 1_000;
 
 struct World {
     core: Mutex<Shared>,
-    /// Rung when there is a claim to make, a waiter answered, or an end to come to.
+    /// Notified when there is a claim to make, a waiter was answered, or the scene ends.
     bell: Condvar,
     store: Mutex<BTreeMap<ToyLine, usize>>,
 }
 
 struct Shared {
-    core: Core<Toy>,
+    core: WakeCore<Toy>,
     claims: VecDeque<(CallId, Vec<Claim<ToyLine, usize>>)>,
-    ended: HashMap<IntentionId, Ended>,
+    ended: HashMap<WaiterId, Ended>,
     released: Vec<(LineId, ToyLine)>,
     keys: HashMap<LineId, ToyLine>,
     stop: bool,
@@ -32,14 +33,14 @@ impl Shared {
         for action in self.core.take_actions() {
             match action {
                 Action::Claim { call, claims } => self.claims.push_back((call, claims)),
-                Action::Finish { intention, end, .. } => {
+                Action::Finish { waiter, end, .. } => {
                     let end = match end {
-                        End::Granted(items) => Ended::Granted(items),
-                        End::Empty => Ended::Empty,
-                        End::Drained => Ended::Drained,
-                        End::Failed(error) => Ended::Failed(error),
+                        WaiterEnd::Claimed(items) => Ended::Claimed(items),
+                        WaiterEnd::Empty => Ended::Empty,
+                        WaiterEnd::Drained => Ended::Drained,
+                        WaiterEnd::Failed(error) => Ended::Failed(error),
                     };
-                    self.ended.insert(intention, end);
+                    self.ended.insert(waiter, end);
                 }
                 Action::Release { line, .. } => self.released.push((line, self.keys[&line])),
                 _ => {}
@@ -52,7 +53,7 @@ impl World {
     fn new(mode: WakeMode, claims_in_flight_max: usize) -> Arc<Self> {
         let config = LongPollConfig { claims_in_flight_max, ..LongPollConfig::default() };
         let shared = Shared {
-            core: Core::new(mode, config),
+            core: WakeCore::new(mode, config),
             claims: VecDeque::new(),
             ended: HashMap::new(),
             released: Vec::new(),
@@ -66,18 +67,18 @@ impl World {
         })
     }
 
-    fn tell<R>(&self, tell: impl FnOnce(&mut Shared) -> R) -> R {
+    fn input<R>(&self, input: impl FnOnce(&mut Shared) -> R) -> R {
         let mut shared = self.core.lock().expect("no thread panicked");
-        let told = tell(&mut shared);
+        let output = input(&mut shared);
         shared.pump();
         self.bell.notify_all();
-        told
+        output
     }
 
-    fn park(&self, line: ToyLine) -> IntentionId {
-        self.tell(|shared| {
-            let Parked::Yes(id, key) = shared.core.park(line, 1, LONG) else {
-                panic!("there is room");
+    fn park(&self, line: ToyLine) -> WaiterId {
+        self.input(|shared| {
+            let ParkOutcome::Parked(id, key) = shared.core.park(line, 1, LONG) else {
+                panic!("the poll was accepted");
             };
             shared.keys.insert(key, line);
             id
@@ -88,12 +89,12 @@ impl World {
     fn push(&self, line: ToyLine) {
         *self.store.lock().expect("no thread panicked").entry(line).or_default() += 1;
         let hint = ToyHint { group: Some(line.1), ..hint(line.0) };
-        self.tell(|shared| shared.core.hint(&[hint], HintSource::InProcess));
+        self.input(|shared| shared.core.hint(&[hint], HintSource::InProcess));
     }
 
-    /// Blocks until the waiter is answered. Time does not pass here, so a lost wake is a
-    /// deadlock, which shuttle reports.
-    fn wait(&self, id: IntentionId) -> Ended {
+    /// Blocks until the waiter is answered. Time does not pass here, so a lost wake is a deadlock,
+    /// which shuttle reports.
+    fn wait(&self, id: WaiterId) -> Ended {
         let mut shared = self.core.lock().expect("no thread panicked");
         loop {
             if let Some(end) = shared.ended.get(&id) {
@@ -103,7 +104,7 @@ impl World {
         }
     }
 
-    /// Makes claims and releases until told to stop.
+    /// Makes claims and releases until it is stopped.
     fn serve(&self) {
         loop {
             let mut shared = self.core.lock().expect("no thread panicked");
@@ -116,7 +117,7 @@ impl World {
             drop(shared);
             for (line, key) in &released {
                 *self.store.lock().expect("no thread panicked").entry(*key).or_default() += 1;
-                self.tell(|shared| shared.core.released(&[*line]));
+                self.input(|shared| shared.core.released(&[*line]));
             }
             match claim {
                 Some((call, claims)) => self.claim(call, &claims),
@@ -130,21 +131,21 @@ impl World {
         let mut store = self.store.lock().expect("no thread panicked");
         let outcomes = claims.iter().map(|claim| {
             let items = store.entry(claim.line).or_default();
-            let grants = claim.asks.iter().map(|_| {
+            let results = claim.requests.iter().map(|_| {
                 let one = (*items > 0).then_some(1);
                 *items -= one.unwrap_or(0);
                 one
             });
-            let grants = grants.collect();
+            let results = results.collect();
             let more = (*items > 0).then_some(Duration::ZERO);
-            Claimed { further: claim.further, ..Claimed::new(grants, more) }
+            ClaimOutcome { further: claim.further, ..ClaimOutcome::new(results, more) }
         });
         let outcomes = outcomes.collect();
         drop(store);
-        self.tell(|shared| shared.core.claimed(call, outcomes));
+        self.input(|shared| shared.core.claimed(call, outcomes));
     }
 
-    /// Blocks until no claim is under way or waits for a slot.
+    /// Blocks until no claim is in flight or waits for a slot.
     fn quiet(&self) {
         let mut shared = self.core.lock().expect("no thread panicked");
         while !shared.core.calls.is_empty() {
@@ -153,7 +154,7 @@ impl World {
     }
 
     fn stop(&self) {
-        self.tell(|shared| shared.stop = true);
+        self.input(|shared| shared.stop = true);
     }
 
     fn left(&self) -> usize {
@@ -179,7 +180,7 @@ fn explore(claims_in_flight_max: usize, scene: fn(&Arc<World>)) {
                     claimer.join().expect("a claimer ends");
                 }
                 let shared = world.core.lock().expect("no thread panicked");
-                assert_eq!(shared.core.waiters(), 0, "an intention leaked");
+                assert_eq!(shared.core.waiters(), 0, "a waiter leaked");
                 assert_eq!(shared.core.calls.len(), 0);
             },
             ITERATIONS,
@@ -206,19 +207,19 @@ fn no_wake_is_lost_between_an_empty_claim_and_the_wait() {
         });
         pusher.join().expect("pushed");
         for waiter in waiters {
-            assert_eq!(waiter.join().expect("answered"), Ended::Granted(1));
+            assert_eq!(waiter.join().expect("answered"), Ended::Claimed(1));
         }
         assert_eq!(world.left(), 0);
     });
 }
 
 #[test]
-fn no_intention_leaks_after_a_drop_and_nothing_claimed_is_lost() {
+fn no_waiter_leaks_after_a_drop_and_nothing_claimed_is_lost() {
     explore(2, |world| {
         let quitter = spawn(world, |world| {
             let id = world.park((1, 0));
             thread::yield_now();
-            world.tell(|shared| {
+            world.input(|shared| {
                 shared.core.cancel(id);
                 shared.ended.contains_key(&id)
             })
@@ -226,9 +227,9 @@ fn no_intention_leaks_after_a_drop_and_nothing_claimed_is_lost() {
         let pusher = spawn(world, |world| world.push((1, 0)));
         pusher.join().expect("pushed");
         let served = quitter.join().expect("left");
-        // Whatever was claimed for the one that left is back for the next.
+        // Whatever was claimed for the waiter that left is available to the next one.
         if !served {
-            assert_eq!(world.wait(world.park((1, 0))), Ended::Granted(1));
+            assert_eq!(world.wait(world.park((1, 0))), Ended::Claimed(1));
         }
         assert_eq!(world.left(), 0);
     });
@@ -245,7 +246,7 @@ fn dropped_woken_waiter_passes_its_wake_on() {
         let other = spawn(world, |world| world.park((9, 9)));
         let pusher = spawn(world, |world| world.push((1, 0)));
         let quitter = spawn(world, move |world| {
-            world.tell(|shared| {
+            world.input(|shared| {
                 shared.core.cancel(first);
                 shared.ended.contains_key(&first)
             })
@@ -253,11 +254,11 @@ fn dropped_woken_waiter_passes_its_wake_on() {
         let other = other.join().expect("parked");
         pusher.join().expect("pushed");
         if quitter.join().expect("left") {
-            world.tell(|shared| shared.core.cancel(second));
+            world.input(|shared| shared.core.cancel(second));
         } else {
-            assert_eq!(world.wait(second), Ended::Granted(1));
+            assert_eq!(world.wait(second), Ended::Claimed(1));
         }
-        world.tell(|shared| shared.core.cancel(other));
+        world.input(|shared| shared.core.cancel(other));
     });
 }
 
@@ -268,8 +269,8 @@ fn wake_one_respects_filters() {
         let right = spawn(world, |world| world.wait(world.park((1, 1))));
         let pusher = spawn(world, |world| world.push((1, 1)));
         pusher.join().expect("pushed");
-        assert_eq!(right.join().expect("answered"), Ended::Granted(1));
-        world.tell(|shared| {
+        assert_eq!(right.join().expect("answered"), Ended::Claimed(1));
+        world.input(|shared| {
             assert!(!shared.ended.contains_key(&other));
             shared.core.cancel(other);
         });

@@ -9,7 +9,7 @@ fn clients_that_poll_again_cost_one_sweep_a_minute_and_no_claim() {
         while rig.core.now < 600 * S {
             let next = rig.core.next_wakeup().expect("deadlines");
             rig.core.advance(next);
-            // They come back while the sweep of the same moment is under way.
+            // They come back while the sweep of the same moment is in flight.
             rig.pump();
             let gone: Vec<_> = rig.ended.drain().collect();
             for (_, end) in gone {
@@ -25,7 +25,7 @@ fn clients_that_poll_again_cost_one_sweep_a_minute_and_no_claim() {
 }
 
 #[test]
-fn no_waiters_no_sweep() {
+fn without_waiters_there_is_no_sweep() {
     let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
     rig.cancel(id);
     rig.idle_until(600 * S);
@@ -51,7 +51,7 @@ fn sweep_that_finds_work_claims_and_counts_the_missed_hint() {
     rig.empty(None);
     swept_as(&mut rig, Some(Duration::ZERO));
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
     assert_eq!(rig.core.counters.wakes.fallback, 1);
     rig.at(61 * S);
     assert_eq!(rig.core.counters.missed_hints, 1);
@@ -89,7 +89,7 @@ fn hint_during_a_sweep_is_not_undone_by_its_answer() {
     rig.at(60 * S);
     rig.hint(hint(1));
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
     rig.sweeps.pop_front();
     rig.core.swept(vec![None]);
     rig.arrive((1, 0), LONG);
@@ -97,7 +97,7 @@ fn hint_during_a_sweep_is_not_undone_by_its_answer() {
 }
 
 #[test]
-fn sweeps_ask_for_at_most_a_thousand_lines_at_a_time() {
+fn a_sweep_call_reads_at_most_a_thousand_lines() {
     let mut rig = Rig::with(WakeMode::Fused, long_waits());
     for topic in 0..2_500 {
         rig.arrive((topic, 0), Patience::Wait(900 * S));
@@ -164,7 +164,7 @@ fn the_time_between_sweeps_doubles_while_they_find_nothing() {
 }
 
 #[test]
-fn a_missed_hint_makes_sweeps_come_as_often_as_they_are_set_to_again() {
+fn a_missed_hint_resets_the_sweep_interval() {
     let mut rig = Rig::with(WakeMode::Fused, widening());
     rig.arrive((1, 0), Patience::Wait(100_000 * S));
     rig.empty(None);
@@ -183,7 +183,7 @@ fn a_missed_hint_makes_sweeps_come_as_often_as_they_are_set_to_again() {
 }
 
 #[test]
-fn trouble_makes_sweeps_come_as_often_as_they_are_set_to_again() {
+fn failures_reset_the_sweep_interval() {
     let mut rig = Rig::with(WakeMode::Fused, widening());
     rig.arrive((1, 0), Patience::Wait(100_000 * S));
     rig.empty(None);

@@ -24,7 +24,7 @@ fn timer_is_not_lost_because_another_claim_succeeded() {
 }
 
 #[test]
-fn empty_claim_teaches_the_next_due_time_rounded_up() {
+fn empty_claim_sets_the_next_due_time_rounded_up() {
     let mut rig = Rig::new(WakeMode::Fused);
     rig.arrive((1, 0), LONG);
     rig.empty(Some(Duration::from_micros(60_001)));
@@ -67,7 +67,7 @@ fn later_hint_leaves_emptiness_known() {
     assert!(rig.claims.is_empty());
     rig.cancel(first);
     rig.at(S);
-    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    assert_eq!(rig.in_flight(), [[((1, 0), 1)]]);
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn work_due_at_the_deadline_is_claimed_for() {
     rig.empty(Some(S));
     rig.at(S);
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }
 
 #[test]
-fn store_that_says_now_and_gives_nothing_is_not_asked_in_a_loop() {
+fn store_that_says_now_and_returns_nothing_is_not_called_in_a_loop() {
     let mut rig = Rig::new(WakeMode::Fused);
     rig.arrive((1, 0), LONG);
     rig.empty(Some(Duration::ZERO));
@@ -117,5 +117,5 @@ fn failing_claims_are_repeated_at_the_pace_that_was_set_last() {
     rig.fail();
     rig.at(150 * MS);
     rig.found(1);
-    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.ended[&id], Ended::Claimed(1));
 }

@@ -1,4 +1,4 @@
-//! Activities that are tried again, and messages that wait.
+//! The calls for activities that are retried and for waiting messages.
 
 use std::time::Duration;
 
@@ -20,9 +20,10 @@ impl<S: WorkRetries> WorkRetries for Transitions<S> {
         delay: Duration,
         error: String,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        let given = self.write("retry_work", self.inner.retry_work(token, delay, error)).await?;
-        self.pulse.let_go(token);
-        Ok(given)
+        let abandoned =
+            self.write("retry_work", self.inner.retry_work(token, delay, error)).await?;
+        self.tracker.release(token);
+        Ok(abandoned)
     }
 
     async fn pending_work(

@@ -1,5 +1,6 @@
-//! Random programs on whole runtimes, with processes that are killed and databases that go away:
-//! every start, event and signal that was accepted has its effect, exactly as the model says.
+//! Tests random programs on whole runtimes, while processes are killed and databases become
+//! unavailable. Every start, event and signal that was accepted must have exactly the effect that
+//! the model predicts.
 
 mod mutants;
 mod program;
@@ -14,20 +15,20 @@ use tokio::time::{Instant, sleep};
 use wakeline::FailureKind;
 use wakeline::core::QueueName;
 use wakeline_store::flow::{FlowReader, ListMailboxes};
-use wakeline_store::{StoreError, WholeStore};
-use wakeline_testkit::conformance::Ask;
+use wakeline_store::{Backend, StoreError};
+use wakeline_testkit::conformance::ClaimSpec;
 use wakeline_testkit::oracle::MemoryStore;
 
 use crate::support::{Store, long};
 use program::{Dice, Expected, Program, counted};
-use world::{Chaos, REASON, World};
+use world::{Disturbance, REASON, World};
 
-/// Everything has ended by then, or never will.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time by which everything has ended, if it ends at all.
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
-type Answered<T> = Result<T, String>;
+type WorldResult<T> = Result<T, String>;
 
-/// What must be in the queue, and what may be there.
+/// The messages that must be in the queue, and those that may be.
 #[derive(Default)]
 struct Pushes {
     must: Vec<String>,
@@ -36,21 +37,21 @@ struct Pushes {
 }
 
 impl Pushes {
-    /// Notes what a life pushes that runs to its end.
-    fn whole(&mut self, expected: Expected) {
+    /// Adds the pushes of an instance that runs to its end.
+    fn complete(&mut self, expected: Expected) {
         self.must.extend(expected.pushes);
         self.may.extend(expected.may);
     }
 
-    /// The same of one that may have been ended before.
+    /// Adds the possible pushes of an instance that may have been ended early.
     fn partial(&mut self, expected: Expected) {
         self.may.extend(expected.pushes);
         self.may.extend(expected.may);
     }
 }
 
-/// Runs one program, perhaps in several lives of its instance.
-async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> Answered<Pushes> {
+/// Runs one program, perhaps several times under the same instance id.
+async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> WorldResult<Pushes> {
     let mut pushes = Pushes::default();
     let steps = Program::random(&mut dice, 2);
     for life in 0.. {
@@ -73,7 +74,7 @@ async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> Answered<Pushes
             pushes.partial(expected);
             return Ok(pushes);
         } else if dice.one_in(6) {
-            // While it runs, or after it: nothing of the tree is left.
+            // Deleted while it runs or afterwards: nothing of the tree is left.
             sleep(Duration::from_millis(dice.below(200))).await;
             world.delete(&id, true).await.map_err(failed)?;
             pushes.partial(expected);
@@ -83,7 +84,7 @@ async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> Answered<Pushes
             continue;
         }
         match world.end(&id).await.map_err(failed)? {
-            Ok(sum) if sum == expected.sum && !program.waits_for_ever() => pushes.whole(expected),
+            Ok(sum) if sum == expected.sum && !program.waits_forever() => pushes.complete(expected),
             Err(error)
                 if cancelled
                     && !program.cleans_up()
@@ -101,23 +102,24 @@ async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> Answered<Pushes
     unreachable!("a life is the last one now and then")
 }
 
-/// Takes what is in the queue.
-async fn pushed(store: &dyn WholeStore) -> Vec<String> {
+/// Takes all messages from the queue.
+async fn pushed(store: &dyn Backend) -> Vec<String> {
     let queue = QueueName::new("out").expect("valid");
-    let all = Ask::queue(&queue).batch(1_000).partitions(100).auto_ack();
+    let all = ClaimSpec::queue(&queue).batch(1_000).partitions(100).auto_ack();
     let mut texts = Vec::new();
     loop {
         let mut claimed = store.claim(vec![all.line_claim(1)]).await.expect("claimed");
-        let Some(grant) = claimed.remove(0).grants.remove(0) else { return texts };
-        let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+        let Some(batch) = claimed.remove(0).results.remove(0) else { return texts };
+        let messages = batch.partitions.iter().flat_map(|partition| &partition.messages);
         let text = |payload: &[u8]| serde_json::from_slice(payload).expect("a text");
         texts.extend(messages.map(|message| text(&message.payload)));
     }
 }
 
-/// Runs programs at once and disturbs them. Returns how many instances ran, or what is wrong.
-async fn episode(world: Arc<World>, seed: u64, programs: u64) -> Answered<u64> {
-    let chaos = tokio::spawn(Arc::clone(&world).disturb_sometimes(Dice(seed)));
+/// Runs programs concurrently and disturbs them. Returns the number of instances that ran, or what
+/// is wrong.
+async fn episode(world: Arc<World>, seed: u64, programs: u64) -> WorldResult<u64> {
+    let disturbance = tokio::spawn(Arc::clone(&world).disturb_sometimes(Dice(seed)));
     let mut running = JoinSet::new();
     for n in 0..programs {
         let own = Dice(seed.wrapping_mul(1_000_003).wrapping_add(n));
@@ -131,16 +133,16 @@ async fn episode(world: Arc<World>, seed: u64, programs: u64) -> Answered<u64> {
         all.may.extend(pushes.may);
         all.instances += pushes.instances;
     }
-    chaos.await.expect("no panic");
+    disturbance.await.expect("no panic");
     settle(&world, &all).await.map_err(located)?;
     Ok(all.instances)
 }
 
-/// Messages, activities and leases that are left, and instances that have not ended; `None` if
-/// nothing is.
-async fn left(store: &dyn WholeStore) -> Result<Option<String>, StoreError> {
+/// Describes the messages, activities and leases that are left and the instances that have not
+/// ended; `None` if there are none.
+async fn left(store: &dyn Backend) -> Result<Option<String>, StoreError> {
     let depths = FlowReader::depths(store).await?;
-    // A detached child may have sent its signal to a parent that was deleted.
+    // A detached child may have sent its signal to a parent that has been deleted.
     let list = ListMailboxes { limit: u32::MAX, ..ListMailboxes::default() };
     let early: u64 = store.early_mailboxes(list).await?.iter().map(|one| one.messages).sum();
     let [pending, running, ..] = depths.instances;
@@ -150,8 +152,8 @@ async fn left(store: &dyn WholeStore) -> Result<Option<String>, StoreError> {
     Ok((!nothing).then(|| format!("{early} early messages are left, and {depths:?}")))
 }
 
-/// Waits until children have ended, too, and compares what was pushed.
-async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
+/// Waits until all children have ended as well, and compares the pushed messages.
+async fn settle(world: &World, pushes: &Pushes) -> WorldResult<()> {
     let must = counted(pushes.must.iter().cloned());
     let mut found: BTreeMap<String, u32> = BTreeMap::new();
     let began = Instant::now();
@@ -159,7 +161,8 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
         for (text, count) in counted(pushed(&*world.store).await) {
             *found.entry(text).or_default() += count;
         }
-        // What an interrupted deletion has left goes a minute later, by a runtime that starts then.
+        // The rest of an interrupted deletion is removed a minute later by a runtime that starts
+        // then.
         let cleared = world.store.clear_deleted().await;
         cleared.map_err(|error| error.to_string())?;
         let left = left(&*world.store).await.map_err(|error| error.to_string())?;
@@ -178,29 +181,29 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
     let invented = |text: &&String| !must.contains_key(*text) && !may.contains_key(*text);
     let invented: Vec<_> = found.keys().filter(invented).collect();
     if !twice.is_empty() || !invented.is_empty() {
-        return Err(format!("pushed twice: {twice:?}; pushed by nobody: {invented:?}"));
+        return Err(format!("pushed twice: {twice:?}; not expected: {invented:?}"));
     }
     let again = world.runs.lock().values().filter(|runs| **runs > 1).count();
-    match world.chaos {
-        Chaos::Outages if again > 0 => Err(format!("{again} activities ran more than once")),
+    match world.disturbance {
+        Disturbance::Outages if again > 0 => Err(format!("{again} activities ran more than once")),
         _ => Ok(()),
     }
 }
 
-/// Programs at once in an episode.
+/// The number of concurrent programs in an episode.
 const PROGRAMS: u64 = 24;
-/// The same in the long run: an episode lasts as long as its outages, whatever runs meanwhile.
+/// The number in the long run: an episode lasts as long as its outages, however many programs run.
 const PROGRAMS_LONG: u64 = 240;
 
-async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>, programs: u64) -> u64 {
+async fn episodes(store: Arc<dyn Backend>, seeds: std::ops::Range<u64>, programs: u64) -> u64 {
     let mut instances = 0;
     for seed in seeds {
-        let chaos = match seed % 3 {
-            0 => Chaos::Outages,
-            1 => Chaos::Kills,
-            _ => Chaos::LongOutages,
+        let disturbance = match seed % 3 {
+            0 => Disturbance::Outages,
+            1 => Disturbance::Kills,
+            _ => Disturbance::LongOutages,
         };
-        let world = World::new(Arc::clone(&store), chaos).await;
+        let world = World::new(Arc::clone(&store), disturbance).await;
         match episode(world, seed, programs).await {
             Ok(ran) => instances += ran,
             Err(error) => panic!("{error}"),
@@ -210,13 +213,13 @@ async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>, progr
 }
 
 #[tokio::test(start_paused = true)]
-async fn programs_do_what_the_model_says_in_memory() {
+async fn random_programs_match_the_model_in_memory() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let instances = episodes(store, 0..6, PROGRAMS).await;
     assert!(instances > 200, "{instances} are too few to show something");
 }
 
-/// Runs episodes until as many orchestrations ran as the long run asks for.
+/// Runs episodes until the number of orchestrations of the long run is reached.
 async fn many(store: Store) {
     let (wanted, programs) = if long() { (100_000, PROGRAMS_LONG) } else { (200, PROGRAMS) };
     let (mut instances, mut seed, inner) = (0, 1_000, store.open().await);
@@ -228,11 +231,11 @@ async fn many(store: Store) {
 }
 
 #[tokio::test]
-async fn programs_do_what_the_model_says_on_sqlite() {
+async fn random_programs_match_the_model_on_sqlite() {
     many(Store::sqlite()).await;
 }
 
 #[tokio::test]
-async fn programs_do_what_the_model_says_on_postgres() {
+async fn random_programs_match_the_model_on_postgres() {
     many(Store::postgres().await).await;
 }

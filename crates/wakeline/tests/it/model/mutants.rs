@@ -1,4 +1,4 @@
-//! Defects that the random programs must find: each was in the product once.
+//! Mutations that the random programs must find. Each was once a defect of the product.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use wakeline::core::{FlowToken, InstanceId, TransactionId};
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_store::flow::Envelope;
 use wakeline_testkit::faults::{FlowMutation, FlowWrite};
 use wakeline_testkit::oracle::MemoryStore;
 
-use super::world::{Chaos, World};
-use super::{PATIENCE, PROGRAMS, episode};
+use super::world::{Disturbance, World};
+use super::{PROGRAMS, WAIT_MAX, episode};
 use crate::support::{Store, long};
 
-/// How long the world of a defect waits on a real store, whose time does not fly, for what never
-/// comes. Without the defect it comes sooner: its outages last for up to 27 s.
-const fn short_patience(chaos: Chaos) -> Duration {
-    Duration::from_secs(if matches!(chaos, Chaos::Kills) { 20 } else { 45 })
+/// How long the world of a mutation waits on a real store, whose clock is not paused, for something
+/// that never happens. Without the mutation it happens earlier: outages last for up to 27 s.
+const fn short_patience(disturbance: Disturbance) -> Duration {
+    Duration::from_secs(if matches!(disturbance, Disturbance::Kills) { 20 } else { 45 })
 }
-/// Episodes in which a defect must show.
+/// The number of episodes within which a mutation must be found.
 const EPISODES: u64 = 20;
 
-/// The ids of children name neither the execution nor the life of their parent.
+/// The ids of children contain neither the execution nor the identity of their parent.
 fn children_without_execution() -> FlowMutation {
     Box::new(|write| {
         let FlowWrite::Commit(commit) = write else { return };
@@ -43,10 +43,10 @@ fn readdress(envelope: &mut Envelope, from: &str, to: &str) {
     envelope.instance = InstanceId::new(to).expect("valid");
 }
 
-/// Of the events before a start only the first thousand arrive: a turn takes no more along, and the
-/// start comes behind them.
+/// Only the first thousand events before a start arrive, because a turn takes no more and the start
+/// follows them.
 fn early_events_of_a_thousand() -> FlowMutation {
-    // By instance, until it is started.
+    // The number of events by instance, until it is started.
     let early: Mutex<HashMap<InstanceId, Option<u32>>> = Mutex::default();
     Box::new(move |write| {
         let FlowWrite::Enqueue(envelopes) = write else { return };
@@ -56,15 +56,15 @@ fn early_events_of_a_thousand() -> FlowMutation {
             match count {
                 _ if envelope.starts.is_some() => *count = None,
                 Some(count) if *count < 1_000 => *count += 1,
-                Some(_) => envelope.instance = InstanceId::new("nobody").expect("valid"),
+                Some(_) => envelope.instance = InstanceId::new("unknown").expect("valid"),
                 None => {}
             }
         }
     })
 }
 
-/// The transaction ids of pushes do not name the life of their instance.
-fn pushes_without_life() -> FlowMutation {
+/// The transaction ids of pushes do not contain the identity of their instance.
+fn pushes_without_identity() -> FlowMutation {
     Box::new(|write| {
         let FlowWrite::Commit(commit) = write else { return };
         for push in &mut commit.pushes {
@@ -75,8 +75,8 @@ fn pushes_without_life() -> FlowMutation {
     })
 }
 
-/// The result of an activity is discarded after six tries to store it.
-fn six_tries() -> FlowMutation {
+/// The result of an activity is discarded after six attempts to store it.
+fn six_attempts() -> FlowMutation {
     let tries: Mutex<HashMap<FlowToken, u32>> = Mutex::default();
     Box::new(move |write| {
         let FlowWrite::Complete(completion) = write else { return };
@@ -89,7 +89,7 @@ fn six_tries() -> FlowMutation {
     })
 }
 
-/// An instance that ends leaves its children as they are.
+/// An instance that ends does not close its children.
 fn children_that_stay_open() -> FlowMutation {
     Box::new(|write| {
         let FlowWrite::Commit(commit) = write else { return };
@@ -98,46 +98,54 @@ fn children_that_stay_open() -> FlowMutation {
     })
 }
 
-type Defect = (fn() -> FlowMutation, Chaos);
+/// A mutation, and the disturbances under which it is found.
+#[derive(Clone, Copy)]
+struct MutationCase {
+    mutation: fn() -> FlowMutation,
+    disturbance: Disturbance,
+}
 
-const CHILDREN_WITHOUT_EXECUTION: Defect = (children_without_execution, Chaos::Kills);
-/// Whoever counts them is not killed.
-const EARLY_EVENTS_OF_A_THOUSAND: Defect = (early_events_of_a_thousand, Chaos::Outages);
-const PUSHES_WITHOUT_LIFE: Defect = (pushes_without_life, Chaos::Kills);
-const SIX_TRIES: Defect = (six_tries, Chaos::Outages);
-const CHILDREN_THAT_STAY_OPEN: Defect = (children_that_stay_open, Chaos::Outages);
+const fn case(mutation: fn() -> FlowMutation, disturbance: Disturbance) -> MutationCase {
+    MutationCase { mutation, disturbance }
+}
 
-/// Whether an episode with a defect finds it.
-async fn shows(
-    (mutation, chaos): Defect,
-    seed: u64,
-    (store, patience): (Arc<dyn WholeStore>, Duration),
-) -> bool {
-    let world = World::with_defect(store, chaos, (mutation, patience)).await;
+const CHILDREN_WITHOUT_EXECUTION: MutationCase =
+    case(children_without_execution, Disturbance::Kills);
+/// Processes are not killed, because the mutation counts events in memory.
+const EARLY_EVENTS_OF_A_THOUSAND: MutationCase =
+    case(early_events_of_a_thousand, Disturbance::Outages);
+const PUSHES_WITHOUT_IDENTITY: MutationCase = case(pushes_without_identity, Disturbance::Kills);
+const SIX_ATTEMPTS: MutationCase = case(six_attempts, Disturbance::Outages);
+const CHILDREN_THAT_STAY_OPEN: MutationCase = case(children_that_stay_open, Disturbance::Outages);
+
+/// Whether an episode with a mutation finds it.
+async fn shows(case: MutationCase, seed: u64, store: Arc<dyn Backend>, patience: Duration) -> bool {
+    let world = World::with_mutation(store, case.disturbance, case.mutation, patience).await;
     let ended = episode(world, seed, PROGRAMS).await;
     ended.inspect_err(|error| eprintln!("{error}")).is_err()
 }
 
-async fn is_found_in_memory(defect: Defect) {
+async fn is_found_in_memory(case: MutationCase) {
     for seed in 0..EPISODES {
         let store = Arc::new(MemoryStore::with_tokio_clock());
-        if shows(defect, seed, (store, PATIENCE)).await {
+        if shows(case, seed, store, WAIT_MAX).await {
             return;
         }
     }
     panic!("not found in {EPISODES} episodes");
 }
 
-/// On SQLite; in the long run on PostgreSQL, too.
-async fn is_found_in_stores(defect: Defect) {
+/// Runs on SQLite, and in the long run on PostgreSQL too.
+async fn is_found_in_stores(case: MutationCase) {
     let stores: &[bool] = if long() { &[false, true] } else { &[false] };
     for postgres in stores {
         let mut found = None;
         let began = std::time::Instant::now();
         for seed in 0..EPISODES {
-            // What a defect left behind is no part of the next episode.
+            // Each episode has a new store, without what the mutation left behind.
             let store = if *postgres { Store::postgres().await } else { Store::sqlite() };
-            if shows(defect, seed, (store.open().await, short_patience(defect.1))).await {
+            let patience = short_patience(case.disturbance);
+            if shows(case, seed, store.open().await, patience).await {
                 found = Some((store.name(), seed));
                 break;
             }
@@ -147,14 +155,14 @@ async fn is_found_in_stores(defect: Defect) {
     }
 }
 
-macro_rules! defects {
-    ($($name:ident: $defect:expr,)*) => {
+macro_rules! mutations {
+    ($($name:ident: $case:expr,)*) => {
         mod in_memory {
             use super::*;
 
             $(#[tokio::test(start_paused = true)]
             async fn $name() {
-                is_found_in_memory($defect).await;
+                is_found_in_memory($case).await;
             })*
         }
 
@@ -163,16 +171,16 @@ macro_rules! defects {
 
             $(#[tokio::test]
             async fn $name() {
-                is_found_in_stores($defect).await;
+                is_found_in_stores($case).await;
             })*
         }
     };
 }
 
-defects! {
-    children_that_take_the_ids_of_earlier_ones_are_found: CHILDREN_WITHOUT_EXECUTION,
-    early_events_beyond_a_thousand_that_are_lost_are_found: EARLY_EVENTS_OF_A_THOUSAND,
-    pushes_of_another_life_that_are_lost_are_found: PUSHES_WITHOUT_LIFE,
-    results_that_are_discarded_are_found: SIX_TRIES,
-    children_that_are_not_closed_are_found: CHILDREN_THAT_STAY_OPEN,
+mutations! {
+    reused_child_ids_are_found: CHILDREN_WITHOUT_EXECUTION,
+    lost_early_events_beyond_a_thousand_are_found: EARLY_EVENTS_OF_A_THOUSAND,
+    lost_pushes_of_an_instance_with_a_reused_id_are_found: PUSHES_WITHOUT_IDENTITY,
+    discarded_results_are_found: SIX_ATTEMPTS,
+    children_left_open_are_found: CHILDREN_THAT_STAY_OPEN,
 }

@@ -1,4 +1,4 @@
-//! Random programs for orchestrations, and what must come of each: a number, and messages in a
+//! Random programs for orchestrations, and the expected result of each: a number, and messages in a
 //! queue.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wakeline::{ActivityContext, ClosePolicy, FlowError, OrchestrationContext, Registry};
 
-/// A source of random numbers that gives the same ones for the same seed (splitmix64).
+/// A source of random numbers that returns the same numbers for the same seed (splitmix64).
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
         (z ^ (z >> 31)) % end
     }
 
-    /// True once in so many times.
+    /// Returns true once in `times` calls on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -33,34 +33,34 @@ pub(crate) enum Step {
     Activity(u64),
     InSession(u64),
     Sleep,
-    /// Takes so many events.
+    /// Takes this number of events.
     Take(u64),
     Child(Vec<Step>),
     Detached(Vec<Step>),
     /// Starts a detached child, which sends a signal at its end, and waits for the signal.
-    Answered(Vec<Step>),
+    WorldResult(Vec<Step>),
     Push,
     ContinueAsNew,
     /// The last step: starts a child that is open when its parent ends, and is closed then.
     Leave(ClosePolicy, Vec<Step>),
-    /// Waits for what never comes: only a close policy or a request to cancel ends it.
+    /// Waits forever: only a close policy or a cancellation request ends it.
     Forever,
-    /// The last step: waits for a request to cancel, and pushes. A program with it goes on until
-    /// then, whenever it is asked.
+    /// The last step: waits for a cancellation request, and pushes. A program with this step
+    /// continues until then, whenever the request comes.
     CleanUp,
 }
 
-/// A program and how far it is.
+/// A program and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Program {
-    /// Names what it pushes; unique for each life of an instance.
+    /// The label of its pushes; unique for each start of an instance.
     pub(crate) label: String,
     pub(crate) steps: Vec<Step>,
     at: usize,
-    /// Events that were taken.
+    /// The number of events that were taken.
     taken: u64,
     sum: u64,
-    /// Whom to send the sum to.
+    /// The instance to send the sum to.
     listener: Option<String>,
 }
 
@@ -69,7 +69,8 @@ impl Program {
         Self { label, steps, at: 0, taken: 0, sum: 0, listener: None }
     }
 
-    /// Steps for one that is started from outside. Every kind of step is likely in a hundred.
+    /// Returns random steps for a program that is started from outside. A hundred programs are
+    /// likely to contain every kind of step.
     pub(crate) fn random(dice: &mut Dice, depth: u32) -> Vec<Step> {
         let length = 1 + dice.below(5);
         let mut steps: Vec<_> = (0..length).map(|_| Self::random_step(dice, depth)).collect();
@@ -83,20 +84,21 @@ impl Program {
             if policy == ClosePolicy::RequestCancel && dice.one_in(2) {
                 inner.push(Step::CleanUp);
             } else if policy != ClosePolicy::Abandon {
-                // One that leaves a child itself is left open while that is closed.
+                // A child that leaves a child open itself is left open while that is closed.
                 inner.insert(0, Step::Forever);
                 inner.rotate_left(usize::from(dice.one_in(2)));
             }
             steps.push(Step::Leave(policy, inner));
         }
         if depth == 2 && dice.one_in(24) {
-            // More than two turns take: what begins the second execution lies behind them.
+            // More events than two turns take, so that the message that begins the second execution
+            // is behind them.
             steps.splice(0..0, [Step::ContinueAsNew, Step::Take(2_100)]);
         }
         steps
     }
 
-    /// What a program that is cancelled does at its end.
+    /// Returns the last step of a program that is cancelled.
     pub(crate) fn random_wait_for_cancel(dice: &mut Dice) -> Option<Step> {
         match dice.below(3) {
             0 => None,
@@ -105,12 +107,12 @@ impl Program {
         }
     }
 
-    /// Whether it does not end by itself.
-    pub(crate) fn waits_for_ever(&self) -> bool {
+    /// Whether the program does not end by itself.
+    pub(crate) fn waits_forever(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Forever))
     }
 
-    /// Whether it looks after requests to cancel itself.
+    /// Whether the program handles cancellation requests itself.
     pub(crate) fn cleans_up(&self) -> bool {
         matches!(self.steps.last(), Some(Step::CleanUp))
     }
@@ -124,12 +126,12 @@ impl Program {
             0..=3 => Step::Activity(dice.below(100)),
             4 => Step::InSession(dice.below(100)),
             5 | 6 => Step::Sleep,
-            // Only who is started from outside is sent events.
+            // Events are sent only to programs that are started from outside.
             7 | 8 if depth == 2 && dice.one_in(16) => Step::Take(1_050),
             7 | 8 if depth == 2 => Step::Take(1 + dice.below(4)),
             9 | 10 => Step::Child(inner(dice)),
             11 => Step::Detached(inner(dice)),
-            12 => Step::Answered(inner(dice)),
+            12 => Step::WorldResult(inner(dice)),
             13 => Step::ContinueAsNew,
             _ => Step::Push,
         }
@@ -139,7 +141,7 @@ impl Program {
         Self::new(format!("{}/{}", self.label, self.at), steps.to_vec())
     }
 
-    /// What comes of it.
+    /// Returns the expected result.
     pub(crate) fn expected(mut self) -> Expected {
         let mut expected = Expected::default();
         while let Some(step) = self.steps.get(self.at).cloned() {
@@ -150,7 +152,7 @@ impl Program {
                     expected.sum += (expected.events..expected.events + count).sum::<u64>();
                     expected.events += count;
                 }
-                Step::Child(steps) | Step::Answered(steps) => {
+                Step::Child(steps) | Step::WorldResult(steps) => {
                     let child = self.child(steps).expected();
                     expected.sum += child.sum;
                     expected.add(child);
@@ -183,16 +185,16 @@ impl Program {
     }
 }
 
-/// What must come of a program.
+/// The expected result of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     pub(crate) sum: u64,
     pub(crate) pushes: Vec<String>,
-    /// What may be pushed besides, by children that are closed.
+    /// Messages that children that are closed may have pushed.
     pub(crate) may: Vec<String>,
-    /// Events that it takes.
+    /// The number of events that it takes.
     pub(crate) events: u64,
-    /// Instances, with all children.
+    /// The number of instances, including all children.
     pub(crate) instances: u64,
 }
 
@@ -225,7 +227,7 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
                 ctx.child::<_, u64>("program", program.child(steps)).detached()?;
                 0
             }
-            Step::Answered(steps) => {
+            Step::WorldResult(steps) => {
                 let mut child = program.child(steps);
                 let event = child.label.clone();
                 child.listener = Some(ctx.instance().to_string());
@@ -239,7 +241,7 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
             Step::Leave(policy, steps) => {
                 let child = ctx.child::<_, u64>("program", program.child(steps));
                 left_open.push(child.close_policy(*policy).start());
-                // What is started and given up in one turn never begins.
+                // A child that is started and dropped in one turn never begins.
                 ctx.sleep(Duration::from_millis(50)).await;
                 0
             }
@@ -262,8 +264,8 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
     Ok(program.sum)
 }
 
-/// Takes events in their order. Who sends one and hears of a failure sends it again, so an event
-/// may come twice.
+/// Takes events in their order. A sender repeats an event after a failed call, so an event may
+/// arrive twice.
 async fn take(ctx: &OrchestrationContext, taken: &mut u64, count: u64) -> Result<u64, FlowError> {
     let mut sum = 0;
     for expected in *taken..*taken + count {
@@ -283,7 +285,7 @@ async fn take(ctx: &OrchestrationContext, taken: &mut u64, count: u64) -> Result
     Ok(sum)
 }
 
-/// How often each activity ran, by its idempotency key.
+/// The number of runs of each activity, by its idempotency key.
 pub(crate) type Runs = Arc<Mutex<HashMap<String, u32>>>;
 
 pub(crate) fn registry(runs: &Runs) -> Registry {
@@ -291,7 +293,7 @@ pub(crate) fn registry(runs: &Runs) -> Registry {
     let count = move |ctx: ActivityContext, n: u64| {
         *runs.lock().entry(ctx.idempotency_key()).or_default() += 1;
         async move {
-            // So that there is time to disturb it.
+            // The sleep leaves time for disturbances.
             tokio::time::sleep(Duration::from_millis(4 * n)).await;
             Ok::<_, FlowError>(n + 1)
         }
@@ -300,7 +302,7 @@ pub(crate) fn registry(runs: &Runs) -> Registry {
     registry.build().expect("no name twice")
 }
 
-/// How often each text is in a list.
+/// Counts how often each text is in a list.
 pub(crate) fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! A store and the processes on it, which are killed and lose their database.
+//! A store and the processes on it, which are killed or lose their database.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,89 +8,93 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use wakeline::provider::{ProviderError, StoreProvider, StoreProviderOptions};
 use wakeline::{Client, ClientError, FlowError, Json, Runtime, RuntimeOptions};
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 use wakeline_store::flow::FlowStore as _;
 use wakeline_testkit::faults::{Fault, FaultingStore, FlowMutation};
 
 use super::program::{Dice, Program, Runs, registry};
-use super::{Answered, PATIENCE};
+use super::{WAIT_MAX, WorldResult};
 
-/// How a world is disturbed.
+/// The kind of disturbances of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chaos {
-    /// The database goes away for less time than a lease lasts: everything runs once.
+pub(super) enum Disturbance {
+    /// The database is unavailable for less than the length of a lease: everything runs once.
     Outages,
-    /// It goes away for longer than a lease: activities may run again, and nothing is given up.
+    /// The database is unavailable for longer than a lease: activities may run again, and no
+    /// instance fails.
     LongOutages,
     /// Processes are killed, and single calls fail.
     Kills,
 }
 
-/// Why instances are terminated and cancelled.
+/// The reason with which instances are terminated and cancelled.
 pub(super) const REASON: &str = "as planned";
 
-/// More early events than this are raised in few calls, so that it does not take long.
+/// More early events than this are raised in batches, so that it does not take long.
 const SINGLE_MAX: u64 = 100;
-/// Of so many each.
+/// The size of such a batch.
 const TOGETHER: usize = 50;
 
-/// What runs programs: it can be killed.
+/// A process that runs programs and can be killed.
 pub(super) struct Process {
     store: Arc<FaultingStore>,
     client: Client,
     _runtime: Runtime,
 }
 
-/// A store, and the process that is alive.
+/// A store, and the process that is currently running.
 pub(super) struct World {
-    pub(super) store: Arc<dyn WholeStore>,
-    pub(super) chaos: Chaos,
+    pub(super) store: Arc<dyn Backend>,
+    pub(super) disturbance: Disturbance,
     pub(super) runs: Runs,
-    /// How long it waits for what must come.
+    /// How long it waits for something that must happen.
     pub(super) patience: Duration,
     alive: Mutex<Arc<Process>>,
     mutation: Option<fn() -> FlowMutation>,
 }
 
 impl World {
-    pub(super) async fn new(store: Arc<dyn WholeStore>, chaos: Chaos) -> Arc<Self> {
-        Self::make(store, chaos, (None, PATIENCE)).await
+    pub(super) async fn new(store: Arc<dyn Backend>, disturbance: Disturbance) -> Arc<Self> {
+        Self::make(store, disturbance, None, WAIT_MAX).await
     }
 
-    pub(super) async fn with_defect(
-        store: Arc<dyn WholeStore>,
-        chaos: Chaos,
-        (mutation, patience): (fn() -> FlowMutation, Duration),
+    pub(super) async fn with_mutation(
+        store: Arc<dyn Backend>,
+        disturbance: Disturbance,
+        mutation: fn() -> FlowMutation,
+        patience: Duration,
     ) -> Arc<Self> {
-        Self::make(store, chaos, (Some(mutation), patience)).await
+        Self::make(store, disturbance, Some(mutation), patience).await
     }
 
     async fn make(
-        store: Arc<dyn WholeStore>,
-        chaos: Chaos,
-        (mutation, patience): (Option<fn() -> FlowMutation>, Duration),
+        store: Arc<dyn Backend>,
+        disturbance: Disturbance,
+        mutation: Option<fn() -> FlowMutation>,
+        patience: Duration,
     ) -> Arc<Self> {
         let runs = Runs::default();
-        let alive = Self::process(&store, chaos, &runs).await;
+        let alive = Self::process(&store, disturbance, &runs).await;
         mutation.into_iter().for_each(|mutation| alive.store.mutate(mutation()));
         let alive = Mutex::new(Arc::new(alive));
-        Arc::new(Self { store, chaos, runs, patience, alive, mutation })
+        Arc::new(Self { store, disturbance, runs, patience, alive, mutation })
     }
 
-    async fn process(store: &Arc<dyn WholeStore>, chaos: Chaos, runs: &Runs) -> Process {
+    async fn process(store: &Arc<dyn Backend>, disturbance: Disturbance, runs: &Runs) -> Process {
         let faulting = Arc::new(FaultingStore::new(Arc::clone(store)));
         let backend: Arc<dyn wakeline_store::flow::FlowBackend> = faulting.clone();
         let provider = Arc::new(StoreProvider::new(backend, StoreProviderOptions::default()));
-        let lease = match chaos {
-            Chaos::Outages => Duration::from_secs(30),
-            Chaos::LongOutages | Chaos::Kills => Duration::from_secs(1),
+        let lease = match disturbance {
+            Disturbance::Outages => Duration::from_secs(30),
+            Disturbance::LongOutages | Disturbance::Kills => Duration::from_secs(1),
         };
         let options = RuntimeOptions {
             orchestrator_lock_timeout: lease,
             worker_lock_timeout: lease,
             session_lock_timeout: lease,
-            // A killed process costs an attempt. An outage costs none, but a slow machine may.
-            attempts_max: if chaos == Chaos::Kills { 1_000 } else { 20 },
+            // A killed process costs an attempt. An outage costs none, but a slow machine may cost
+            // one.
+            attempts_max: if disturbance == Disturbance::Kills { 1_000 } else { 20 },
             ..RuntimeOptions::default()
         };
         let runtime = Runtime::start_with_options(provider.clone(), registry(runs), options);
@@ -102,24 +106,24 @@ impl World {
         Arc::clone(&self.alive.lock())
     }
 
-    /// Ends the process in one of its next calls, and starts another one.
+    /// Kills the process in one of its next calls, and starts another one.
     async fn kill(&self, dice: &mut Dice) {
         let victim = self.alive();
         let fault = if dice.one_in(2) { Fault::Before } else { Fault::After };
         victim.store.fail_from(1 + dice.below(8), fault);
         sleep(Duration::from_millis(10)).await;
-        let next = Self::process(&self.store, self.chaos, &self.runs).await;
+        let next = Self::process(&self.store, self.disturbance, &self.runs).await;
         self.mutation.iter().for_each(|mutation| next.store.mutate(mutation()));
         *self.alive.lock() = Arc::new(next);
     }
 
     async fn disturb(&self, dice: &mut Dice) {
         let process = self.alive();
-        match self.chaos {
-            Chaos::Outages | Chaos::LongOutages => {
-                let ms = match self.chaos {
-                    Chaos::LongOutages => 1_100 + dice.below(1_000),
-                    // The long ones outlast any small number of tries.
+        match self.disturbance {
+            Disturbance::Outages | Disturbance::LongOutages => {
+                let ms = match self.disturbance {
+                    Disturbance::LongOutages => 1_100 + dice.below(1_000),
+                    // The long outages last longer than any small number of attempts.
                     _ if dice.one_in(2) => 6_000,
                     _ => dice.below(1_000),
                 };
@@ -127,8 +131,8 @@ impl World {
                 sleep(Duration::from_millis(ms)).await;
                 process.store.end_outage();
             }
-            Chaos::Kills if dice.one_in(2) => self.kill(dice).await,
-            Chaos::Kills => {
+            Disturbance::Kills if dice.one_in(2) => self.kill(dice).await,
+            Disturbance::Kills => {
                 for _ in 0..4 {
                     let fault = if dice.one_in(2) { Fault::Before } else { Fault::After };
                     process.store.fail(1 + dice.below(60), fault);
@@ -137,7 +141,7 @@ impl World {
         }
     }
 
-    /// Disturbs what runs a few times.
+    /// Makes a few disturbances.
     pub(super) async fn disturb_sometimes(self: Arc<Self>, mut dice: Dice) {
         for _ in 0..4 {
             sleep(Duration::from_millis(50 + dice.below(500))).await;
@@ -145,8 +149,8 @@ impl World {
         }
     }
 
-    /// Repeats a call, with whatever process is alive, until it is answered.
-    async fn repeat<T, F>(&self, call: impl Fn(Client) -> F) -> Answered<T>
+    /// Repeats a call with the current process until it is answered.
+    async fn repeat<T, F>(&self, call: impl Fn(Client) -> F) -> WorldResult<T>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
@@ -166,7 +170,7 @@ impl World {
     }
 
     /// Sends all events that a program takes, some of them before it is started.
-    pub(super) async fn start(&self, id: &str, program: &Program, early: u64) -> Answered<()> {
+    pub(super) async fn start(&self, id: &str, program: &Program, early: u64) -> WorldResult<()> {
         let events = program.clone().expected().events;
         let early = early.min(events);
         if early > SINGLE_MAX {
@@ -178,11 +182,12 @@ impl World {
         self.raise(id, early..events).await
     }
 
-    async fn raise(&self, id: &str, events: Range<u64>) -> Answered<()> {
+    async fn raise(&self, id: &str, events: Range<u64>) -> WorldResult<()> {
         for n in events {
             let raise = |client: Client| async move {
                 match client.raise_event_early(id, "n", &n).await {
-                    // It took the event of a call that was not answered, which was its last.
+                    // The instance took the event of a call that was not answered, which was the
+                    // last.
                     Err(ClientError::Ended(_)) => Ok(()),
                     other => other,
                 }
@@ -192,8 +197,9 @@ impl World {
         Ok(())
     }
 
-    /// Raises events of an instance that is not started yet, so that nobody has to be woken.
-    async fn raise_together(&self, id: &str, events: Range<u64>) -> Answered<()> {
+    /// Raises events in one call for an instance that is not started yet, so no waiter has to be
+    /// woken.
+    async fn raise_together(&self, id: &str, events: Range<u64>) -> WorldResult<()> {
         for first in events.clone().step_by(TOGETHER) {
             let raise = |_| async move {
                 let event =
@@ -211,8 +217,8 @@ impl World {
         Ok(())
     }
 
-    /// What an instance came to.
-    pub(super) async fn end(&self, id: &str) -> Answered<Result<u64, FlowError>> {
+    /// Returns the result of an instance.
+    pub(super) async fn end(&self, id: &str) -> WorldResult<Result<u64, FlowError>> {
         let second = Duration::from_secs(1);
         self.repeat(|client| async move {
             match client.wait(id, second).await {
@@ -223,13 +229,13 @@ impl World {
         .await
     }
 
-    /// Deletes a tree. Without force as soon as all children have ended.
-    pub(super) async fn delete(&self, id: &str, force: bool) -> Answered<()> {
+    /// Deletes a tree; without force as soon as all children have ended.
+    pub(super) async fn delete(&self, id: &str, force: bool) -> WorldResult<()> {
         let began = Instant::now();
         loop {
             let deleted = self.repeat(|client| async move {
                 match client.delete(id, force).await {
-                    // It was deleted by a call that was not answered.
+                    // A call that was not answered has deleted the instance.
                     Err(ClientError::NotFound(_)) => Ok(Vec::new()),
                     other => other.map(|report| report.running),
                 }
@@ -245,12 +251,12 @@ impl World {
         }
     }
 
-    pub(super) async fn terminate(&self, id: &str) -> Answered<()> {
+    pub(super) async fn terminate(&self, id: &str) -> WorldResult<()> {
         self.repeat(|client| async move { client.terminate(id, REASON).await }).await.map(drop)
     }
 
-    /// Asks an instance to cancel, if it has not ended.
-    pub(super) async fn cancel(&self, id: &str) -> Answered<()> {
+    /// Requests cancellation of an instance that has not ended.
+    pub(super) async fn cancel(&self, id: &str) -> WorldResult<()> {
         self.repeat(|client| async move {
             match client.cancel(id, REASON).await {
                 Err(ClientError::Ended(_)) => Ok(()),

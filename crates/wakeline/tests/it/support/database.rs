@@ -1,4 +1,4 @@
-//! Databases of their own, for tests that count statements, and a proxy that can cut connections.
+//! Separate databases for tests that count statements, and a proxy that can cut connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use wakeline::{LongPollConfig, PostgresOptions, PostgresProvider};
 use wakeline_testkit::database::TestDatabase;
 
-/// A migrated database of its own.
+/// A separate, migrated database.
 pub(crate) struct Database(pub(crate) TestDatabase);
 
 impl Database {
@@ -20,7 +20,7 @@ impl Database {
         Self(database.await)
     }
 
-    /// The same database, reached through a proxy.
+    /// Returns the URL of the database through a proxy.
     pub(crate) fn url_through(&self, proxy: &Proxy) -> String {
         self.0.url_through(proxy.address)
     }
@@ -29,26 +29,26 @@ impl Database {
         Proxy::start(self.0.address()).await
     }
 
-    /// Settings of a node, with few connections.
+    /// The options of a node, with few connections.
     pub(crate) fn options(&self) -> PostgresOptions {
         let pool_max = PostgresOptions::POOL_MIN;
         PostgresOptions { pool_max, ..PostgresOptions::new(self.0.url()) }
     }
 
-    /// A node of its own.
+    /// Connects another node.
     pub(crate) async fn node(&self, long_poll: LongPollConfig) -> PostgresProvider {
         PostgresProvider::connect(self.options(), long_poll).await.expect("connected")
     }
 
-    /// Statements run in this database since the last time, with their calls.
+    /// Returns the statements of this database since the last call, with their numbers of calls.
     pub(crate) async fn statements(&self) -> Vec<(String, i64)> {
         let statements = self.0.statements().await;
         self.0.reset_statements().await;
         statements
     }
 
-    /// Waits until nothing has been asked of the database for a second; returns all calls of
-    /// statements that speak of a word until then.
+    /// Waits until no statement has been sent for a second. Returns the number of calls until then
+    /// of statements that contain a word.
     pub(crate) async fn silent(&self, word: &str) -> i64 {
         let started = Instant::now();
         let mut calls = 0;
@@ -65,7 +65,7 @@ impl Database {
     }
 }
 
-/// Passes connections on to a server until it is cut.
+/// Forwards connections to a server until it is cut.
 pub(crate) struct Proxy {
     address: SocketAddr,
     open: Arc<watch::Sender<bool>>,
@@ -92,8 +92,8 @@ impl Proxy {
         self.open.send_replace(false);
     }
 
-    /// Lets connections through again.
-    pub(crate) fn mend(&self) {
+    /// Forwards connections again.
+    pub(crate) fn restore(&self) {
         self.open.send_replace(true);
     }
 }

@@ -1,4 +1,4 @@
-//! Stores of a test's own, on files and on the PostgreSQL that `cargo xtask test` runs.
+//! Separate stores for each test, in files and on the PostgreSQL that `cargo xtask test` runs.
 
 mod database;
 
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use wakeline::provider::Provider;
 use wakeline::{Client, LongPollConfig, PostgresProvider, Snapshot, SqliteOptions, SqliteProvider};
-use wakeline_store::WholeStore;
+use wakeline_store::Backend;
 
-/// Whether the long versions of the tests were asked for (`cargo xtask test --long`).
+/// Whether the long versions of the tests were requested (`cargo xtask test --long`).
 pub(crate) fn long() -> bool {
     std::env::var_os("WAKELINE_LONG").is_some()
 }
 
-/// Waits until something holds, at most half a minute.
+/// Waits until a condition holds, for at most half a minute.
 pub(crate) async fn eventually<F>(what: &str, mut holds: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
@@ -30,7 +30,7 @@ where
     }
 }
 
-/// A file, or a database of its own.
+/// A SQLite file or a PostgreSQL database.
 pub(crate) enum Store {
     Sqlite(tempfile::TempDir),
     Postgres(Database),
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// The flags of an example.
+    /// The command line flags of an example.
     pub(crate) fn flags(&self) -> Vec<String> {
         match self {
             Self::Sqlite(_) => vec!["--store".into(), format!("sqlite:{}", self.file().display())],
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// A node of its own on the store.
+    /// Opens another node on the store.
     pub(crate) async fn node(&self, long_poll: LongPollConfig) -> Node {
         match self {
             Self::Sqlite(_) => {
@@ -82,8 +82,8 @@ impl Store {
         }
     }
 
-    /// The store itself, opened once more.
-    pub(crate) async fn open(&self) -> Arc<dyn WholeStore> {
+    /// Opens the store itself once more.
+    pub(crate) async fn open(&self) -> Arc<dyn Backend> {
         match self {
             Self::Sqlite(_) => {
                 let options = SqliteOptions::new(self.file());
@@ -115,7 +115,7 @@ impl Node {
         }
     }
 
-    /// A look at who waits.
+    /// Returns a snapshot of the waiters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         match self {
             Self::Sqlite(provider) => provider.snapshot(),

@@ -1,5 +1,5 @@
-//! How visits are counted: references are followed exactly, the validator never does more, and
-//! counting takes a number of steps that grows with the schema.
+//! Tests of counting visits: references are followed exactly, the validator never does more than
+//! was counted, and the number of steps grows with the size of the schema.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use serde_json::json;
 
 use super::*;
 
-/// The visits of a schema for payloads of some levels, and the steps that counting them took.
+/// The number of visits for payloads of a nesting depth, and of the steps that counting them took.
 fn count(schema: &Value, nested: usize) -> (Result<u64, SchemaError>, usize) {
-    let document = Document::new(schema).expect("references that lead somewhere");
-    let (places, root) = Places::new(&document);
-    let mut visits = Visits { places, known: HashMap::new(), steps: 0, level: 0 };
+    let document = Document::new(schema).expect("all references have a target");
+    let (scopes, root) = SchemaScopes::new(&document);
+    let mut visits = Visits { scopes, known: HashMap::new(), steps: 0, level: 0 };
     (visits.of_root(root, nested), visits.steps)
 }
 
 #[test]
-fn a_reference_means_the_resource_with_its_whole_identifier() {
+fn a_reference_resolves_to_the_resource_with_the_complete_identifier() {
     for schema in [
         json!({"$id": "https://acme.com/order/v1", "allOf": [{"$ref": "https://acme.com/base/v1"}],
             "$defs": {"b": {"$id": "https://acme.com/base/v1", "type": "object"}}}),
@@ -40,7 +40,7 @@ fn an_anchor_belongs_to_its_resource() {
     let schema = json!({"$id": "https://acme.com/a", "$ref": "#same", "$defs": {
         "x": {"$anchor": "same", "allOf": [{"$ref": "b#same"}]},
         "b": {"$id": "b", "$defs": {"y": {"$anchor": "same", "type": "object"}}}}});
-    // The whole, the anchor of each resource, and the schema between them.
+    // The document, the anchor of each resource, and the schema between them.
     assert_eq!(count(&schema, 1).0, Ok(4));
 }
 
@@ -53,7 +53,7 @@ fn a_pointer_belongs_to_its_resource() {
 }
 
 #[test]
-fn recursion_is_found_by_whole_identifiers() {
+fn recursion_is_found_by_complete_identifiers() {
     for schema in [
         json!({"$id": "https://acme.com/order/v1", "allOf": [{"$ref": "https://acme.com/base/v1"}],
             "$defs": {"b": {"$id": "https://acme.com/base/v1",
@@ -71,7 +71,7 @@ fn recursion_is_found_by_whole_identifiers() {
     }
 }
 
-/// A schema that contains another one of its kind, and so on.
+/// A chain of nested schemas, each built by `level` from the next inner one.
 fn chain(depth: usize, level: &dyn Fn(Option<Value>) -> Value) -> Value {
     (1..depth).fold(level(None), |inner, _| level(Some(inner)))
 }
@@ -90,19 +90,19 @@ impl<'i> Keyword<'i> for Counter {
     }
 }
 
-/// How often the validator looks at schemas that have the keyword `counted`.
-fn looks(schema: &Value, payload: &Value) -> u64 {
-    let looks = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&looks);
+/// How often the validator visits schemas that have the keyword `counted`.
+fn visits(schema: &Value, payload: &Value) -> u64 {
+    let visits = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&visits);
     let options = jsonschema::options()
         .with_keyword("counted", move |_, _, _| Ok(Box::new(Counter(Arc::clone(&counter)))));
-    let _fits = options.build(schema).expect("valid").validate(payload);
-    looks.load(Ordering::Relaxed)
+    let _valid = options.build(schema).expect("valid").validate(payload);
+    visits.load(Ordering::Relaxed)
 }
 
 #[test]
-fn the_validator_never_looks_more_often_than_counted() {
-    // Only the outermost one has the keyword: it looks at each level again.
+fn the_validator_never_visits_a_schema_more_often_than_counted() {
+    // Only the outermost schema has the keyword: it visits each level again.
     let outer = |keyword: &'static str, depth| {
         let level = |inner: Option<Value>| match inner {
             Some(inner) => json!({"counted": true, keyword: [inner]}),
@@ -112,7 +112,7 @@ fn the_validator_never_looks_more_often_than_counted() {
         schema["unevaluatedProperties"] = json!(false);
         schema
     };
-    // Each has it.
+    // Every schema has the keyword.
     let each = |keyword: &'static str, depth| {
         let level = |inner: Option<Value>| {
             let mut schema = json!({"counted": true, "unevaluatedProperties": {"type": "null"}});
@@ -128,18 +128,18 @@ fn the_validator_never_looks_more_often_than_counted() {
             for schema in [outer(keyword, depth), each(keyword, depth)] {
                 let counted = count(&schema, 1).0.expect("few");
                 for payload in [json!({}), json!({"a": null}), json!({"a": 7, "b": null})] {
-                    let looks = looks(&schema, &payload);
-                    assert!(looks <= counted, "{looks} of {counted}: {keyword}, {depth} levels");
+                    let visits = visits(&schema, &payload);
+                    assert!(visits <= counted, "{visits} of {counted}: {keyword}, {depth} levels");
                 }
             }
         }
     }
-    assert!(looks(&outer("anyOf", 20), &json!({"a": 7})) > 2 * 20, "more than twice each");
+    assert!(visits(&outer("anyOf", 20), &json!({"a": 7})) > 2 * 20, "more than twice each");
     let error = count(&each("allOf", 20), 1).0;
     assert_eq!(error, Err(SchemaError::TooManyChecks), "they multiply");
 }
 
-/// So many resources, each of which refers to the next by its identifier.
+/// A schema of `len` resources, each of which refers to the next by its identifier.
 fn resources(len: usize) -> Value {
     let definitions = (0..len).map(|n| {
         let refer = json!({"$ref": format!("/r{}", n + 1)});
@@ -162,6 +162,6 @@ fn steps_grow_with_the_schema_and_are_limited() {
     assert!(steps(500) <= 4 * steps(125) + 100, "{} and {}", steps(125), steps(500));
     let (visits, steps) = count(&resources(500), NESTED_MAX);
     assert!(steps <= STEPS_MAX + 1, "{steps}: {visits:?}");
-    // Too many for payloads of any depth: those that are nested less deeply can be checked.
+    // There are too many for payloads of any depth, but less nested payloads can be checked.
     assert!(nested_max(&resources(500)).is_ok_and(|nested| nested < NESTED_MAX));
 }

@@ -1,0 +1,2 @@
+-- Executes a batch of background work.
+SELECT * FROM @schema@.hook_background($1)

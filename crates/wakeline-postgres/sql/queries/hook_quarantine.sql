@@ -1,0 +1,2 @@
+-- Quarantines corrupt rows.
+SELECT @schema@.hook_quarantine($1, $2, $3, $4, $5)

@@ -1,4 +1,0 @@
--- Lets activities of a route be taken whose time has come, or whose lease has expired.
--- Called by: Line::awake.
-UPDATE work INDEXED BY work_due SET available_at = due_at, due_at = NULL
-WHERE tag_id = ?1 AND name_id = ?2 AND taker = ?3 AND due_at <= ?4

@@ -1,4 +1,0 @@
--- When the first of the finished jobs was finished.
--- Called by: chore::due. Walks hook_jobs_finished.
-SELECT finished_at FROM hook_jobs INDEXED BY hook_jobs_finished
-WHERE finished_at IS NOT NULL ORDER BY finished_at LIMIT 1

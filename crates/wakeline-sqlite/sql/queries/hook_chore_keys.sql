@@ -1,6 +1,0 @@
--- Forgets idempotency keys that are past their time.
--- Called by: chore::tidy. Walks hook_keys_expiry.
-DELETE FROM hook_keys WHERE (scope, application_no, key) IN (
-    SELECT scope, application_no, key FROM hook_keys INDEXED BY hook_keys_expiry
-    WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2
-)

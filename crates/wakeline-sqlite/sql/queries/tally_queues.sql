@@ -1,3 +1,0 @@
--- Queues, or one (?1), by name. Called by: tally::queues.
-SELECT queue_id, created_at FROM queues WHERE ?1 IS NULL OR name = ?1
-ORDER BY name LIMIT ?2 OFFSET ?3

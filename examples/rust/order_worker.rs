@@ -1,6 +1,6 @@
 //! A worker that runs the orchestration `order`, which uses all three APIs: it charges a card in an
-//! activity, waits for an approval if the order is large, pushes a message to the queue `shipments`,
-//! and sends the event `order.paid` to the webhook endpoints of the customer.
+//! activity, waits for an approval if the order is large, pushes a message to the queue
+//! `shipments`, and sends the event `order.paid` to the webhook endpoints of the customer.
 //!
 //! ```text
 //! cargo run --example order_worker -- --store sqlite:wakeline.db

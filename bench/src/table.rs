@@ -121,7 +121,7 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let mut table = Table::new(&["a", "value"]);
         table.row(&["long name".to_owned(), "1".to_owned()]);
-        let expected = "| a         | value |\n|-----------|--------|\n| long name | 1      |";
+        let expected = "| a         | value |\n|-----------|-------|\n| long name | 1     |";
         assert_eq!(table.render(), expected);
     }
 

@@ -18,7 +18,8 @@ call() {
 # The value of a field of the first message in a response.
 field() { sed 's/.*"messages":\[{\(.*\)/\1/; s/.*"'"$1"'":"\([^"]*\)".*/\1/' "$2"; }
 
-# Keep failed messages for a retry after 10 seconds; three failures make a dead letter.
+# A failed message is delivered again after 10 seconds (then 20 and 40), at most three times. The
+# fourth failure makes it a dead letter.
 call configure --data '{"queue": "emails", "options": {"retryDelay": 10000, "retryLimit": 3}}'
 echo
 
@@ -35,7 +36,7 @@ wait
 cat "$dir/first.json"
 echo
 
-# The lease proves that the message is still this consumer's.
+# The leaseId proves that this consumer still has the lease of the message.
 call ack --data '{"status": "completed",
     "transactionId": "'"$(field transactionId "$dir/first.json")"'",
     "partitionId": "'"$(field partitionId "$dir/first.json")"'",
@@ -50,7 +51,7 @@ call ack --data '{"status": "failed", "error": "the mail server is down",
     "leaseId": "'"$(field leaseId "$dir/second.json")"'"}'
 echo
 
-# What the queue holds now.
+# Print the counts of the queue.
 call resources/queues/emails
 echo
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates an application with two endpoints, sends an event, and reads what became of it.
+# Creates an application with two endpoints, sends an event, and reads its deliveries and attempts.
 #
 # Usage: webhooks.sh [URL], with the API key in WAKELINE_API_KEY if the server needs one.
 set -eu
@@ -19,21 +19,21 @@ echo
 
 # An endpoint receives requests with a signature. A failed request is repeated for three days.
 call app/ada/endpoint/receiver --request PUT --data '{
-    "url": "https://ada.example/hooks", "filterTypes": ["invoice.*"]}'
+    "url": "https://ada.example/hooks", "eventTypes": ["invoice.*"]}'
 echo
 
-# Or the customer fetches its events. Such an endpoint needs no URL.
+# Alternatively, the customer fetches its events: an endpoint with "pull" needs no URL.
 call app/ada/endpoint/mine --request PUT --data '{"delivery": {"pull": true}}'
 echo
 
-# The response 202 says that the message and its deliveries are stored. The eventId makes it safe to
+# The response 202 means that the message and its deliveries are stored. The eventId makes it safe to
 # repeat the request.
 invoice=invoice-$(date +%s)-$$
 call app/ada/msg --data '{
     "eventType": "invoice.paid", "eventId": "'"$invoice"'", "payload": {"invoice": 7}}'
 echo
 
-# The state of each delivery, and every attempt that was made.
+# Read the state of each delivery and every attempt, and fetch the event.
 call "app/ada/msg/$invoice/delivery"
 echo
 call "app/ada/attempt/msg/$invoice"

@@ -18,19 +18,19 @@ call() {
 call 'app?get_if_exists=true' --data '{"name": "Ada Ltd", "uid": "ada"}'
 echo
 
-# Starting an instance twice under the same id starts it once.
+# A second start with the same id has no effect.
 order=order-$(date +%s)-$$
 call orchestrations --data '{"name": "order", "instance": "'"$order"'",
     "input": {"id": 7, "customer": "ada", "total": 4200}}'
 echo
 
-# The orchestration waits for this event. It survives restarts of the worker meanwhile.
+# The orchestration waits for this event. The worker may be restarted while it waits.
 call "orchestrations/$order/events/approved" --data true
 echo
 call "orchestrations/$order/wait?timeout=30000"
 echo
 
-# Everything that happened, and the message that the order pushed.
+# Read the history of the instance, and pop the message that it pushed.
 call "orchestrations/$order/history"
 echo
 call 'pop/queue/shipments?wait=true&timeout=30000&autoAck=true'

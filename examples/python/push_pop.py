@@ -26,7 +26,7 @@ async def consume(client, queue, group):
     """Handles all orders. Each consumer group receives every message once."""
     orders = []
     while len(orders) < ORDERS:
-        # Waits in the server until there is something.
+        # The server holds the request until there is a message.
         messages = await client.queue(queue).group(group).batch(10).wait(True).pop()
         for message in messages:
             orders.append(message["data"]["order"])
@@ -36,7 +36,7 @@ async def consume(client, queue, group):
 
 
 async def main():
-    async with Queen(URL, bearer_token=os.environ.get("WAKELINE_API_KEY")) as client:
+    async with Queen(url=URL, bearer_token=os.environ.get("WAKELINE_API_KEY")) as client:
         queue = f"orders-{uuid.uuid4().hex[:8]}"
         await client.queue(queue).config({"lease_time": 30, "retry_limit": 3}).create()
         await asyncio.gather(

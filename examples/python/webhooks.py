@@ -22,13 +22,13 @@ received = threading.Event()
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """What a customer runs: verifies the signature, then handles the event."""
+    """The receiver that a customer runs: it verifies the signature, then handles the event."""
 
     secret = ""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        svix.Webhook(self.secret).verify(body, dict(self.headers))  # or raises an error
+        svix.Webhook(self.secret).verify(body, dict(self.headers))  # raises an error if invalid
         print(f"received {json.loads(body)} with a valid signature")
         self.send_response(204)
         self.end_headers()

@@ -25,7 +25,7 @@ def call(method, path, body=None):
 
 
 def wait(instance):
-    """Waits for the end. Each request waits in the server for up to 30 seconds."""
+    """Waits until the instance ends. The server holds each request for up to 30 seconds."""
     while True:
         answer = call("GET", f"orchestrations/{instance}/wait?timeout=30000")
         if answer and answer["state"] not in ("pending", "running"):
@@ -35,7 +35,7 @@ def wait(instance):
 # The webhook event that the order sends needs an application for its customer.
 call("POST", "app?get_if_exists=true", {"name": "Bob Ltd", "uid": "bob"})
 
-# Starting an instance twice under the same id starts it once, so the request can be repeated.
+# A second start with the same id has no effect, so the request can be repeated safely.
 instance = f"order-{uuid.uuid4().hex[:8]}"
 order = {"id": 8, "customer": "bob", "total": 1700}
 call("POST", "orchestrations", {"name": "order", "instance": instance, "input": order})

@@ -50,7 +50,7 @@ async fn order(ctx: OrchestrationContext, order: Order) -> Result<String, FlowEr
         }
     }
     ctx.call(charge, order.clone()).attempts(5).await?;
-    // Both happen in the commit of this turn: exactly once, even after a crash.
+    // Both are stored in the commit of this turn: exactly once, even after a crash.
     ctx.push(QueueSend::to("shipments").partition(&order.customer), &order)?;
     ctx.emit(&order.customer, "order.paid", &order)?;
     Ok(format!("order {} is paid", order.id))

@@ -8,14 +8,15 @@ CREATE TABLE IF NOT EXISTS example_orders (
 );
 CREATE TABLE IF NOT EXISTS example_invoices (order_id bigint PRIMARY KEY, total int NOT NULL);
 
--- The message exists if and only if the order does.
+-- The message exists if and only if the order exists, because both are in one transaction.
 BEGIN;
 INSERT INTO example_orders (total) VALUES (42) RETURNING id, total \gset
 SELECT wakeline.push('invoices', jsonb_build_object('order', :id, 'total', :total),
     p_transaction_id => 'order-' || :id) AS transaction_id;
 COMMIT;
 
--- A server moves the message from its inbox to the queue right after the commit.
+-- A server moves the message from the table `incoming` to the queue right after the commit. Wait
+-- until it has.
 DO $$
 BEGIN
     FOR attempt IN 1..600 LOOP

@@ -15,7 +15,7 @@ SELECT wakeline.emit('ada', 'invoice.paid', jsonb_build_object('payment', :id, '
     p_event_id => 'payment-' || :id || '-' || txid_current()) AS message_id \gset
 COMMIT;
 
--- A server stores the message and its deliveries right after the commit.
+-- A server stores the message and its deliveries right after the commit. Wait until it has.
 SELECT set_config('example.message', :'message_id', false) \g /dev/null
 DO $$
 BEGIN

@@ -1,4 +1,5 @@
--- Reads the state of orchestrations: which ran, which are suspended and why, and what no worker runs.
+-- Reads the state of orchestrations: the newest instances, the suspended instances with the reason,
+-- and the work that no worker has claimed.
 -- Usage: psql -d DATABASE -f workflow.sql
 \set ON_ERROR_STOP on
 

@@ -16,17 +16,18 @@ Runs a benchmark in release mode, with a PostgreSQL of its own
 
 Usage: cargo xtask bench queue|wake|hints|flow|hook|soak [arguments]
 
-  queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
-  wake     pick-up latency beside a hand-written loop; idle statements, claims per event, latency,
-           capacity and stress of the wake modes, beside what their designs predict
-  hints    what telling other nodes costs those who push
-  flow     orchestrations a second, latencies and commits on both stores, beside duroxide-pg and
-           duroxide-pg-opt in the same run
-  hook     webhook deliveries a second, latencies and statements on both stores, and whether slow
-           neighbours are felt
-  soak     a steady load with retention: how large both stores are, and what dead rows they have
+  queue    push, and pop with ack, over HTTP on both stores, compared with bare handlers in the
+           same run
+  wake     pick-up latency compared with a hand-written loop; idle statements, claims per event,
+           latency, capacity and stress of the wake modes, compared with what their designs predict
+  hints    the cost of notifying other nodes for clients that push
+  flow     orchestrations per second, latencies and commits on both stores, compared with
+           duroxide-pg and duroxide-pg-opt in the same run
+  hook     webhook deliveries per second, latencies and statements on both stores, and the effect
+           of slow endpoints on others
+  soak     the size and the dead rows of both stores under a steady load with retention
 
-Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
+The arguments are passed to the benchmark; `cargo xtask bench queue --help` lists those of `queue`.
 ";
 
 /// The command.

@@ -14,13 +14,13 @@ use crate::provision::{self, Need};
 use crate::{XtaskOutcome, run, source};
 
 const HELP: &str = "\
-Writes generated files again: look at the difference, and commit it with the change
+Generates files again. Review the difference, and commit it with the change that caused it
 
 Usage: cargo xtask bless [file]...
 
-Files, all of them by default:
-  openapi   crates/wakeline-http/openapi.json, after a change of a route or of what it takes or
-            returns
+Files (default: all):
+  openapi   crates/wakeline-http/openapi.json, after a change of a route, its parameters or its
+            responses
   sqlite    crates/wakeline-sqlite/sql/schema.txt, after a migration
   postgres  crates/wakeline-postgres/sql/schema.txt, after a migration; starts a PostgreSQL
 ";

@@ -12,26 +12,26 @@ use crate::source::{self, Finding};
 use crate::{XtaskOutcome, deny, layers, links, names, run, tidy, types, wording};
 
 const HELP: &str = "\
-Checks the tree
+Checks the source tree
 
 Usage: cargo xtask check [part]...
 
-Parts, all of them by default:
+Parts (default: all):
   fmt      formatting (cargo fmt)
   clippy   lints, warnings are errors
   tidy     sizes: function 70 lines, line 100 columns, 4 parameters (8 in SQL), store trait 10
            methods, file 600 lines without its tests and most files 300; no bare unwrap outside
            tests, no ignored tests. Exceptions are in xtask/tidy.json; they may shrink, never grow
-  layers   dependencies point down only
-  deny     licences, versions and sources of dependencies are those that deny.toml allows
-  links    documents and comments name only what exists in the tree
-  names    settings, metrics and error codes are documented, and no others are
-  wording  names, comments, messages and documents use plain words; log lines have the causes of
-           their errors
+  layers   crates depend only on crates of lower layers
+  deny     deny.toml allows the licences, versions and sources of all dependencies
+  links    files and items that documents and comments refer to exist
+  names    exactly the settings, metrics and error codes that exist are documented
+  wording  names, comments, messages and documents use plain words; log lines contain the causes
+           of errors
   types    no type name is defined twice in the workspace
-  openapi  crates/wakeline-http/openapi.json is what the routes say
-  schema   crates/wakeline-sqlite/sql/schema.txt is what the migrations make (PostgreSQL's is
-           compared in `cargo xtask test`)
+  openapi  crates/wakeline-http/openapi.json matches the routes
+  schema   crates/wakeline-sqlite/sql/schema.txt matches the migrations (PostgreSQL's is compared
+           in `cargo xtask test`)
 ";
 
 /// One kind of check.
@@ -120,7 +120,7 @@ pub(crate) fn main(args: &[&str]) -> Result<XtaskOutcome> {
     for arg in args {
         match CheckPart::ALL.into_iter().find(|part| part.name() == *arg) {
             Some(part) => parts.push(part),
-            None => return Ok(XtaskOutcome::misused(format!("check has no part {arg:?}"))),
+            None => return Ok(XtaskOutcome::misused(format!("there is no check {arg:?}"))),
         }
     }
     if parts.is_empty() {
@@ -148,7 +148,10 @@ pub(crate) fn run_parts(guard: &mut ProcessGuard, parts: &[CheckPart]) -> Result
         }
     }
     if !failed.is_empty() {
-        eprintln!("check failed: {}; run one alone: cargo xtask check <part>", failed.join(", "));
+        eprintln!(
+            "check failed: {}; run a single part with: cargo xtask check <part>",
+            failed.join(", ")
+        );
     }
     Ok(failed.is_empty())
 }

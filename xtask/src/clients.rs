@@ -1,7 +1,7 @@
 //! Installs the published clients that the tests drive the server with.
 //!
 //! # Where it sits
-//! CheckPart of the set-up of `cargo xtask test`; the tests find the clients by the environment
+//! Part of the set-up of `cargo xtask test`; the tests find the clients by the environment
 //! that [`Clients::lend`] gives them.
 //!
 //! # Invariants

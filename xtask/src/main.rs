@@ -41,19 +41,19 @@ Project automation for Wakeline
 Usage: cargo xtask <command>
 
 Commands:
-  check [part]...      Formatting, lints, sizes, layers, links and generated files.
+  check [part]...      Checks formatting, lints, sizes, layers, links and generated files.
                        Parts: fmt clippy tidy layers deny links names wording types openapi
                        schema (default: all)
   test [--long] [--timings] [--pg MAJOR] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
-                       name, `-E ...`): only those tests, with the same PostgreSQL
-  bless [file]...      Writes generated files again: openapi.json and the schema dumps
-  readme               Only the README's commands and example
-  bench queue|wake|hints|flow [arguments]
+                       name, `-E ...`) it runs only those tests, also with a PostgreSQL
+  bless [file]...      Generates openapi.json and the schema dumps again
+  readme               Runs only the README's commands and example
+  bench queue|wake|hints|flow|hook|soak [arguments]
                        Starts a PostgreSQL and runs a benchmark, in release mode
 
-`cargo xtask <command> --help` says more.
+`cargo xtask <command> --help` describes a command in detail.
 ";
 
 fn main() -> ExitCode {

@@ -210,7 +210,7 @@ impl Drop for NoServers {
     fn drop(&mut self) {
         for path in &self.written {
             if let Err(error) = fs::remove_file(path) {
-                eprintln!("xtask: removing {path}: {error}");
+                eprintln!("xtask: cannot remove {path}: {error}");
             }
         }
     }

@@ -30,12 +30,12 @@ const DRAIN_SECS: u64 = 40;
 const TEST_COMMAND: &str = "cargo xtask test";
 
 const HELP: &str = "\
-Does what the README says
+Runs the commands and the example of the README
 
 Usage: cargo xtask readme
 
 Starts the server with the README's command, pushes, pops and acks, runs the README's example with
-curl, and ends the server by SIGTERM. CheckPart of `cargo xtask test`. Needs port 7632.
+curl, and ends the server by SIGTERM. This is a part of `cargo xtask test`. Port 7632 must be free.
 ";
 
 /// The command.
@@ -97,7 +97,7 @@ fn commands(readme: &str) -> Result<Commands> {
         .map(|line| line.split(" #").next().unwrap_or(line).trim())
         .filter(|line| line.starts_with("cargo "))
         .collect();
-    let [start, test] = lines[..] else { bail!("README.md has not two commands but {lines:?}") };
+    let [start, test] = lines[..] else { bail!("README.md must have two commands, not {lines:?}") };
     ensure!(test == TEST_COMMAND, "the README's second command is not `{TEST_COMMAND}`");
     let example = blocks.iter().find(|block| block.contains("curl "));
     let example = example.context("README.md has no example with curl")?;

@@ -21,7 +21,7 @@ use crate::timings::TestTimings;
 use crate::{XtaskOutcome, bench, clients, readme, run, source};
 
 const HELP: &str = "\
-Sets up what the tests need and runs them
+Installs and starts what the tests need, and runs the tests
 
 Usage: cargo xtask test [--long] [--timings] [--pg MAJOR] [nextest arguments]
 
@@ -30,12 +30,12 @@ apt-get if this runs as root), installs the published clients below `target`, th
 checks, all tests, the doc tests and the README's commands. PostgreSQL is stopped and all its
 files are removed afterwards, also on Ctrl-C. The time of each phase is printed at the end.
 
-  --long      Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
-  --timings   Print the slowest 40 tests, and how much of the whole was set-up
-  --pg MAJOR  Against this major version of PostgreSQL, 15 or later; if it is not installed, its
-              programs are fetched below `target`
+  --long      Run the long tests, too: 10,000 waiting polls, 50 kills, five idle minutes, ...
+  --timings   Print the slowest 40 tests, and the share of the set-up in the total time
+  --pg MAJOR  Use this major version of PostgreSQL, 15 or later; if it is not installed, its
+              programs are downloaded to `target`
 
-Anything else goes to `cargo nextest run`, and then only that runs:
+All other arguments are passed to `cargo nextest run`, which then is the only step:
 
   cargo xtask test -p wakeline-postgres
   cargo xtask test expired_lease_cannot_ack
@@ -104,7 +104,7 @@ impl<'a> Options<'a> {
 fn major(text: &str) -> Result<u32, String> {
     let major = text.parse().ok().filter(|major| *major >= POSTGRES_MAJOR_MIN);
     major.ok_or_else(|| {
-        format!("--pg wants a major version, {POSTGRES_MAJOR_MIN} or later, not {text:?}")
+        format!("--pg needs a major version, {POSTGRES_MAJOR_MIN} or later, not {text:?}")
     })
 }
 
@@ -266,7 +266,7 @@ mod tests {
         }
         for args in [&["--pg"][..], &["--pg", "14"], &["--pg=new"], &["--pg="]] {
             let wrong = Options::parse(args).expect_err("refused");
-            assert!(wrong.starts_with("--pg wants a major version"), "{wrong}");
+            assert!(wrong.starts_with("--pg needs a major version"), "{wrong}");
         }
     }
 

@@ -262,7 +262,7 @@ fn print_comparison(all: &All) {
     table.print("Idle: compared with short polling every 50 ms, one node with four dispatchers");
     print_line(
         "\nPredicted: 99 percent fewer statements (Optimized Polling); 90 percent fewer statements \
-         and 90 percent less processor time (Long Polling Behavior CostPlan).",
+         and 90 percent less processor time (Long Polling Behavior Plan).",
     );
 }
 

@@ -157,7 +157,7 @@ impl Access {
     }
 
     /// Returns whether requests without credentials are accepted.
-    pub fn is_open(&self) -> bool {
+    pub fn allows_anonymous(&self) -> bool {
         self.inner.open.load(Ordering::Relaxed)
     }
 
@@ -169,7 +169,7 @@ impl Access {
     /// Returns the caller that bears these credentials.
     pub async fn authenticate(&self, bearer: Option<&[u8]>) -> Result<Caller, Denied> {
         let inner = &self.inner;
-        let open = self.is_open();
+        let open = self.allows_anonymous();
         let Some(bearer) = bearer else {
             return if open { Ok(inner.anyone.clone()) } else { Err(Denied::Nothing) };
         };
@@ -272,7 +272,10 @@ impl Access {
         let (store, id) = (Arc::clone(&self.inner.store), id.to_owned());
         tokio::spawn(async move {
             if let Err(error) = store.touch_keys(vec![id]).await {
-                tracing::debug!(error = error_chain(&error), "a key's last use was not written");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the time of a key's last use could not be stored"
+                );
             }
         });
     }

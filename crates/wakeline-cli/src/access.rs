@@ -25,7 +25,7 @@ pub(crate) enum KeyCommand {
     Create(CreateArgs),
     /// List all keys, including expired and revoked ones
     List(KeyListArgs),
-    /// Revoke a key permanently
+    /// Revoke a key
     Revoke(RevokeArgs),
     /// Give a key a new secret and print it; it is not shown again
     Rotate(RotateArgs),
@@ -46,7 +46,8 @@ pub(crate) struct CreateArgs {
     /// Name of the key
     #[arg(long)]
     name: String,
-    /// What the key allows, like queue:push:orders.*, flow:*:* or *:read:*; can be repeated
+    /// A permission of the key, like queue:push:orders.*, flow:*:* or *:read:*. The domains are
+    /// queue, flow, hook and server. Can be repeated
     #[arg(long = "scope", value_name = "DOMAIN:VERB:NAME", required = true)]
     scopes: Vec<Scope>,
     /// How long the key is valid, like 90d or 12h [default: it does not expire]
@@ -126,7 +127,9 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             let id = active_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
             if !cli_action("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
-                bail!("the key {id} expired or was revoked in the meantime: create another one");
+                bail!(
+                    "the key {id} has expired or was revoked at the same time: nothing was changed"
+                );
             }
             print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
@@ -140,7 +143,7 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
                 &args.common,
                 &minted.with_context(|| {
                     format!(
-                        "the key {id} expired or was revoked in the meantime: create \
+                        "the key {id} has expired or was revoked at the same time: create \
                          another one"
                     )
                 })?,
@@ -180,7 +183,7 @@ pub(crate) fn run_audit(args: AuditArgs) -> anyhow::Result<ExitCode> {
 async fn create(store: Arc<dyn Backend>, args: CreateArgs) -> anyhow::Result<()> {
     let texts: Vec<_> = args.scopes.iter().map(Scope::to_string).collect();
     let access = Access::start(store, AccessOptions::default()).await?;
-    let first = access.is_open();
+    let first = access.allows_anonymous();
     let (name, scopes) = (args.name.clone(), args.scopes);
     let making = access.create_key(KeyRequest { name, scopes, valid_for: args.expires });
     let minted = cli_action("key.create", &args.name, &texts.join(" ")).during(making).await?;
@@ -192,7 +195,9 @@ async fn create(store: Arc<dyn Backend>, args: CreateArgs) -> anyhow::Result<()>
     })?;
     show(&args.common, &minted);
     if first && !args.common.json {
-        print_line("note    this is the first key: running servers require one after a restart");
+        print_line(
+            "note    this is the first key: servers that run require a key only after a restart",
+        );
     }
     Ok(())
 }

@@ -53,8 +53,9 @@ use crate::retention::Retention;
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
-/// The settings of `wakeline serve` as flags, variables or a file give them.
+/// The settings of `wakeline serve` from flags, environment variables or the configuration file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
+#[command(after_help = names::SETTINGS_WITHOUT_FLAGS)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServeArgs {
     /// TOML file with settings; flags and environment variables take precedence over it
@@ -64,7 +65,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) store: StoreArgs,
-    /// How long to wait for PostgreSQL at the start; 0 does not wait [default: 60000]
+    /// How long the server waits at startup until PostgreSQL can be reached; 0: it does not wait
+    /// [default: 60000]
     #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
     store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
@@ -88,24 +90,26 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
         require_equals = true, value_name = "BOOL")]
     insecure: Option<bool>,
-    /// How waiting consumers learn of messages: fused, compete, broadcast or poll [default: fused]
+    /// How waiting consumers are notified of messages: fused (one claim serves all of them),
+    /// compete (one of them claims), broadcast (all of them claim) or poll (no notifications;
+    /// claims at regular intervals) [default: fused]
     #[arg(long, env = "WAKELINE_WAKE_MODE", value_name = "MODE")]
     wake_mode: Option<WakeMode>,
-    /// Time between two claims of a line or waiter in poll mode [default: 100]
+    /// Time between two claims in poll mode [default: 100]
     #[arg(long, env = "WAKELINE_POLL_INTERVAL_MS", value_name = "MS")]
     poll_interval_ms: Option<u64>,
-    /// How many messages a pop takes in poll mode if neither the pop nor default_batch_size sets a
-    /// number; a claim of as many messages counts as a full batch [default: 10]
+    /// Number of messages per pop in poll mode if neither the pop nor default_batch_size sets one.
+    /// A claim that returns this many messages is followed by another one at once [default: 10]
     #[arg(long, env = "WAKELINE_POLL_BATCH", value_name = "COUNT")]
     poll_batch: Option<u32>,
     /// Whether poll mode adapts its interval to the load [default: false]
     #[arg(long, env = "WAKELINE_POLL_ADAPTIVE", value_name = "BOOL")]
     poll_adaptive: Option<bool>,
-    /// Who claims in poll mode: line (one claim for all waiters of a line) or waiter (each waiter
-    /// claims for itself) [default: line]
+    /// Who claims in poll mode: line (one claim for all pops that wait for the same queue,
+    /// partition and group) or waiter (each pop claims for itself) [default: line]
     #[arg(long, env = "WAKELINE_POLL_GROUPING", value_name = "WHO", value_parser = poll_grouping)]
     poll_grouping: Option<PollGrouping>,
-    /// How other nodes learn of commits on PostgreSQL: after_commit, trigger or off
+    /// How other nodes are notified of commits on PostgreSQL: after_commit, trigger or off
     /// [default: after_commit]
     #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = postgres::notify)]
     #[serde(deserialize_with = "postgres::notify_in_file")]
@@ -128,7 +132,7 @@ pub(crate) struct ServeArgs {
     /// Time within which the headers of a request must arrive [default: 60000]
     #[arg(long, env = "WAKELINE_HEADER_TIMEOUT_MS", value_name = "MS")]
     header_timeout_ms: Option<u64>,
-    /// Time within which a client must read some of its response [default: 30000]
+    /// Maximum time for which a client may read nothing of its response [default: 30000]
     #[arg(long, env = "WAKELINE_WRITE_TIMEOUT_MS", value_name = "MS")]
     write_timeout_ms: Option<u64>,
     /// Time that requests in flight have to finish after SIGTERM [default: 25000]
@@ -174,7 +178,7 @@ impl Secrets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MaintenancePushes {
-    /// Pushes are stored, and delivered after the maintenance
+    /// Pushes are stored, and delivered when maintenance ends
     Hold,
     /// Pushes are refused
     Refuse,
@@ -184,10 +188,10 @@ enum MaintenancePushes {
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct QueueArgs {
-    /// How long a waiting pop waits if it sets no timeout [default: 30000]
+    /// Timeout of a waiting pop that sets none [default: 30000]
     #[arg(long, env = "WAKELINE_DEFAULT_TIMEOUT_MS", value_name = "MS")]
     default_timeout_ms: Option<u64>,
-    /// How many messages a pop takes if it sets no number [default: 1; in poll mode poll_batch]
+    /// Number of messages per pop if the pop sets none [default: 1; in poll mode poll_batch]
     #[arg(long, env = "WAKELINE_DEFAULT_BATCH_SIZE", value_name = "COUNT")]
     default_batch_size: Option<u32>,
     /// Maximum timeout that a pop may set [default: 300000]
@@ -196,7 +200,7 @@ struct QueueArgs {
     /// Maximum number of messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
-    /// Payload bytes after which a pop takes no further message [default: 33554432]
+    /// Payload size after which a pop gets no further message [default: 33554432]
     #[arg(long, env = "WAKELINE_POP_BYTES_MAX", value_name = "BYTES")]
     pop_bytes_max: Option<u64>,
     /// Minimum time between two scans of a queue for expired messages [default: 60000]
@@ -205,11 +209,11 @@ struct QueueArgs {
     /// Maximum number of rows that housekeeping removes in one transaction [default: 1000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_ROWS_MAX", value_name = "COUNT")]
     housekeeping_rows_max: Option<u32>,
-    /// Days that statistics are kept; 0 writes none [default: 7]
+    /// Number of days for which statistics are kept; 0: none are stored [default: 7]
     #[arg(long, env = "WAKELINE_STATS_RETENTION_DAYS", value_name = "DAYS")]
     stats_retention_days: Option<u64>,
-    /// What happens to pushes during a maintenance that does not specify it: hold or refuse
-    /// [default: hold]
+    /// How pushes are treated during maintenance, unless the request that starts it specifies this:
+    /// hold (store them for later delivery) or refuse [default: hold]
     #[arg(long, env = "WAKELINE_MAINTENANCE_PUSHES", value_name = "MODE")]
     maintenance_pushes: Option<MaintenancePushes>,
 }
@@ -239,7 +243,7 @@ pub(crate) struct Settings {
     pub(crate) statistics_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
     /// Notes about the settings for the log.
-    pub(crate) notes: Vec<String>,
+    pub(crate) alias_notes: Vec<String>,
 }
 
 impl ServeArgs {
@@ -257,7 +261,7 @@ impl ServeArgs {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
         self.access.jwt_secret = secrets.jwt_secret;
-        let notes = aliases::apply(&mut self, |name| std::env::var(name).ok());
+        let alias_notes = aliases::apply(&mut self, |name| std::env::var(name).ok());
         let file = match &self.config {
             Some(path) => file::read(path)?,
             None => Self::default(),
@@ -287,7 +291,7 @@ impl ServeArgs {
             retention: self.retention.resolve(&file.retention),
             statistics_kept: retention::kept(pick!(self, file, queue.stats_retention_days), 7),
             access: self.access.resolve(&file.access, pick!(self, file, api_key))?,
-            notes,
+            alias_notes,
         };
         settings.check()?;
         Ok(settings)
@@ -310,7 +314,7 @@ impl Settings {
         }
         if http.default_timeout > http.wait_max {
             return refuse(format!(
-                "default_timeout_ms must not be more than wait_ms_max, which is {}, and is {}",
+                "default_timeout_ms must not be more than wait_ms_max, which is {}, but is {}",
                 http.wait_max.as_millis(),
                 http.default_timeout.as_millis()
             ));
@@ -321,14 +325,15 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses to serve other machines without authentication. `open`: there is no key, neither in
-    /// the settings nor in the store, and no way to verify tokens.
-    pub(crate) fn refuse_if_open(&self, open: bool) -> Result<(), UsageError> {
-        if open && !self.insecure && !self.listen.ip().is_loopback() {
+    /// Refuses to serve other machines without authentication, unless `insecure` is set.
+    /// `allows_anonymous`: there is no key, neither in the settings nor in the store, and no way to
+    /// verify tokens.
+    pub(crate) fn check_exposure(&self, allows_anonymous: bool) -> Result<(), UsageError> {
+        if allows_anonymous && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(UsageError(format!(
-                "listen: {} can be reached from other machines: create a key with `wakeline key \
-                 create`, or set WAKELINE_API_KEY, so that requests need one, or pass --insecure \
-                 to allow unauthenticated access",
+                "listen: {} can be reached from other machines, and requests need no credentials: \
+                 create a key with `wakeline key create`, or set WAKELINE_API_KEY, or pass \
+                 --insecure to allow unauthenticated access",
                 self.listen
             )));
         }
@@ -506,12 +511,12 @@ mod tests {
     #[test]
     fn other_machines_are_served_only_with_a_key_or_insecure() {
         let open = parse(&["--listen", "0.0.0.0:1"], None).expect("valid");
-        let mistake = open.refuse_if_open(true).expect_err("refused").to_string();
+        let mistake = open.check_exposure(true).expect_err("refused").to_string();
         assert!(mistake.contains("WAKELINE_API_KEY") && mistake.contains("--insecure"));
-        assert!(open.refuse_if_open(false).is_ok());
+        assert!(open.check_exposure(false).is_ok());
         for flags in [&["--listen", "0.0.0.0:1", "--insecure"][..], &["--listen", "[::1]:1"]] {
             let settings = parse(flags, None).expect("valid");
-            assert!(settings.refuse_if_open(true).is_ok(), "{flags:?}");
+            assert!(settings.check_exposure(true).is_ok(), "{flags:?}");
         }
     }
 

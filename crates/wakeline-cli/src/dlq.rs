@@ -30,7 +30,7 @@ pub(crate) enum DlqCommand {
     List(DlqListArgs),
     /// Show a dead letter with its payload
     Show(ShowArgs),
-    /// Deliver dead letters again: starts a job that the servers of the store process
+    /// Start a job in which the servers of the store deliver dead letters again
     Redrive(RedriveArgs),
     /// Show the progress of a redrive job, or cancel it
     Job(JobArgs),

@@ -73,7 +73,7 @@ fn read_file(path: &Path) -> anyhow::Result<EncryptionKeys> {
     let shown = path.display();
     let open_to_others = std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
     if open_to_others {
-        let text = "other users can read the file with the encryption keys: run chmod 600 on it";
+        let text = "other users can access the file with the encryption keys: run chmod 600 on it";
         tracing::warn!(path = %shown, "{text}");
     }
     let mistake = |error| UsageError(format!("encryption_key_file: {shown}: {error}"));
@@ -86,11 +86,14 @@ async fn load_or_create_beside(
     store: &dyn Backend,
 ) -> anyhow::Result<EncryptionKeys> {
     let path = with_suffix(database, ".key");
-    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+    if !path
+        .try_exists()
+        .with_context(|| format!("cannot check whether {} exists", path.display()))?
+    {
         let needed = store.keys_needed().await?;
         if needed.endpoints || needed.queues {
             let what = if needed.queues {
-                "read from its encrypted queues"
+                "read from the encrypted queues of this store"
             } else {
                 "sent to the endpoints of this store"
             };

@@ -16,7 +16,8 @@ pub(crate) fn connections_max(outgoing: u32) -> usize {
         Err(error) => {
             tracing::warn!(
                 error = error_chain(&error),
-                "cannot raise the limit of open files (ulimit -n)"
+                "cannot raise the limit of open files (ulimit -n): the server accepts fewer \
+                 connections"
             );
             limit.current
         }

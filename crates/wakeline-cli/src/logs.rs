@@ -134,7 +134,7 @@ fn write_lines(
                 if lost > 0 {
                     tracing::warn!(
                         lines = lost,
-                        "log lines were dropped: standard error was not read fast enough"
+                        "log lines were lost: the reader of standard error is too slow"
                     );
                 }
             }

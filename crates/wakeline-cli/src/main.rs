@@ -39,8 +39,8 @@ use crate::migrate::MigrateCommand;
 use crate::queues::QueuesArgs;
 use crate::rekey::RekeyArgs;
 
-/// Durable queues, workflows and webhooks on PostgreSQL or SQLite. Consumers are notified, without
-/// polling.
+/// Durable queues, workflows and webhooks on PostgreSQL or SQLite. Consumers are notified of new
+/// messages and do not poll.
 #[derive(Parser)]
 #[command(name = "wakeline", version)]
 struct Cli {
@@ -54,7 +54,7 @@ struct Cli {
 enum CliCommand {
     /// Run the server
     Serve(ServeArgs),
-    /// Update the schema of the store, or list its migrations
+    /// Apply the migrations of the store's schema, or list them
     #[command(subcommand)]
     Migrate(MigrateCommand),
     /// Print the OpenAPI document
@@ -64,12 +64,12 @@ enum CliCommand {
     Key(KeyCommand),
     /// List audit events, newest first, with their actor, action and target
     Audit(AuditArgs),
-    /// List queues with message counts (pending, processing, completed, dead, lost); configure one
+    /// List queues with their message counts, or configure a queue
     Queues(QueuesArgs),
     /// List, show, redrive and purge dead letters
     #[command(subcommand)]
     Dlq(DlqCommand),
-    /// Hold or refuse pushes, or pause pops, on all nodes of a store
+    /// Start, end and show maintenance, which suspends pushes or pops on all nodes of a store
     #[command(subcommand)]
     Maintenance(MaintenanceCommand),
     /// Benchmark the wake modes on the database of a store, without touching its data
@@ -84,7 +84,7 @@ enum CliCommand {
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
-    /// Re-encrypt all encrypted data of a store with the first encryption key
+    /// Re-encrypt all encrypted data of a store with the first of the configured encryption keys
     Rekey(RekeyArgs),
 }
 

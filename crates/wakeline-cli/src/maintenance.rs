@@ -12,17 +12,17 @@ use crate::access::{StoreCommandArgs, cli_action, on_store, print};
 /// Subcommands of `wakeline maintenance`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum MaintenanceCommand {
-    /// Start a maintenance: pushes are stored, and delivered after its end
+    /// Start maintenance: pushes are stored, and delivered when maintenance ends
     On(OnArgs),
-    /// End a maintenance for pushes and pops; held messages are delivered before new ones
+    /// End maintenance of pushes and pops; stored messages are delivered before new ones
     Off(OffArgs),
-    /// Show what is suspended, and how many messages are held
+    /// Show how pushes and pops are treated, and how many messages wait for the end of maintenance
     Status(StatusArgs),
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OnArgs {
-    /// Pause pops, and do not change pushes
+    /// Pause pops only; pushes are treated as before
     #[arg(long, conflicts_with = "refuse")]
     pops: bool,
     /// Refuse pushes instead of storing them
@@ -34,7 +34,7 @@ pub(crate) struct OnArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OffArgs {
-    /// Resume pops, and do not change pushes
+    /// Resume pops only; pushes are treated as before
     #[arg(long)]
     pops: bool,
     #[command(flatten)]

@@ -25,8 +25,8 @@ pub(crate) struct QueuesArgs {
 /// Subcommands of `wakeline queues`.
 #[derive(Debug, Clone, Subcommand)]
 enum QueuesCommand {
-    /// Change options of a queue, and print all of its options; options that are not named keep
-    /// their values
+    /// Change options of a queue, and print all its options. Options that are not given keep their
+    /// values
     Configure(ConfigureArgs),
 }
 
@@ -38,7 +38,8 @@ struct ConfigureArgs {
     /// Create the queue if it does not exist
     #[arg(long)]
     create: bool,
-    /// Set the option unordered: any number of consumers process a partition at once
+    /// Set the option unordered: pushes without a partition are distributed over 16 lanes, so that
+    /// as many consumers can work at the same time
     #[arg(long)]
     unordered: bool,
     /// An option and its value, with the option names of the HTTP API, like leaseTime=60; can be

@@ -41,7 +41,7 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
         let ended = async {
             let Some(encryption_keys) = keys::load(&settings, store.as_ref()).await? else {
                 let text = "encryption_keys: no key is configured: set WAKELINE_ENCRYPTION_KEYS or \
-                            --encryption-key-file, the new key first";
+                            --encryption-key-file to all keys, with the new key first";
                 return Err(UsageError(text.to_owned()).into());
             };
             let active = encryption_keys.active().to_owned();
@@ -89,7 +89,7 @@ async fn rekey(store: &dyn Backend, active: &str) -> anyhow::Result<ExitCode> {
         print_line(&format!("{reencrypted} {what} re-encrypted"));
     }
     if failed > 0 {
-        print_line(&format!("{failed} could not be re-encrypted: keep the old keys"));
+        print_line(&format!("{failed} values could not be re-encrypted: keep the old keys"));
         return Ok(ExitCode::FAILURE);
     }
     print_line(&format!("everything in the store is encrypted with {active:?}"));

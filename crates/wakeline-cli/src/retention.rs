@@ -61,7 +61,10 @@ impl Retention {
                 Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
                 Err(error) => {
                     let error = error_chain(&error);
-                    tracing::warn!(error, "retention failed; trying again later");
+                    tracing::warn!(
+                        error,
+                        "old data could not be removed (retention): trying again later"
+                    );
                     AGAIN
                 }
             };

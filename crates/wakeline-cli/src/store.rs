@@ -14,8 +14,8 @@ use crate::config::{Settings, StoreChoice};
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Time between two log lines about failed tries.
 const LOG_EVERY: Duration = Duration::from_secs(10);
-const WAITED: &str = ": it could not be reached within store_wait_ms; is it running, and does \
-                      --store name it?";
+const WAITED: &str = ", which could not be reached within store_wait_ms (check that PostgreSQL \
+                      runs and that --store points to it)";
 
 /// Opens the store and brings its schema up to date.
 pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn Backend>> {
@@ -70,10 +70,9 @@ pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()>
     match choice {
         StoreChoice::Sqlite { path } => {
             let path = std::path::absolute(path)?;
-            if !path
-                .try_exists()
-                .with_context(|| format!("cannot look for the database {}", path.display()))?
-            {
+            if !path.try_exists().with_context(|| {
+                format!("cannot check whether the database {} exists", path.display())
+            })? {
                 bail!(
                     "there is no database {}: name another one with --store, or create it with \
                      `wakeline migrate up`",

@@ -35,7 +35,7 @@ pub(crate) fn explain(
 
 fn must_be(error: &clap::Error) -> String {
     let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
-        return "see --help for the values that are".to_owned();
+        return "see --help for the valid values".to_owned();
     };
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     format!("must be {}", listed(&known))

@@ -77,7 +77,7 @@ pub enum ScopeError {
     #[error("a scope has three parts, like queue:push:orders.*, not {0:?}")]
     Parts(String),
     /// The first part is not a realm.
-    #[error("{0:?} is not an area of scopes: use queue, flow, hook, server or *")]
+    #[error("{0:?} is not a domain of scopes: use queue, flow, hook, server or *")]
     Realm(String),
     /// The second part is not a verb of the realm.
     #[error("{0:?} is not a verb of {1}: use read, push, pop, configure, admin or *")]

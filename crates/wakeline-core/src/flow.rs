@@ -269,7 +269,7 @@ impl FlowLine {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlowChange {
     /// What may be available.
-    pub what: FlowWhat,
+    pub what: FlowChangeKind,
     /// The time from now until there is something to claim.
     pub due_in: Duration,
 }
@@ -277,7 +277,7 @@ pub struct FlowChange {
 /// What a [`FlowChange`] refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FlowWhat {
+pub enum FlowChangeKind {
     /// A turn of an instance that needs this capability.
     Turn(Capability),
     /// An activity for the workers of this route.
@@ -288,25 +288,25 @@ pub enum FlowWhat {
 
 impl FlowChange {
     /// Creates a hint for something that is available now.
-    pub fn now(what: FlowWhat) -> Self {
+    pub fn now(what: FlowChangeKind) -> Self {
         Self { what, due_in: Duration::ZERO }
     }
 
     /// Returns the topic whose lines may be concerned.
     pub fn topic(&self) -> FlowTopic {
         match &self.what {
-            FlowWhat::Turn(_) => FlowTopic::Turns,
-            FlowWhat::Work(_) => FlowTopic::Work,
-            FlowWhat::Outcome(instance) => FlowTopic::Outcome(instance.clone()),
+            FlowChangeKind::Turn(_) => FlowTopic::Turns,
+            FlowChangeKind::Work(_) => FlowTopic::Work,
+            FlowChangeKind::Outcome(instance) => FlowTopic::Outcome(instance.clone()),
         }
     }
 
     /// Returns whether a waiter of this line might get something because of the change.
     pub fn concerns(&self, line: &FlowLine) -> bool {
         match (&self.what, line) {
-            (FlowWhat::Turn(capability), FlowLine::Turns(known)) => known.allow(capability),
-            (FlowWhat::Work(route), FlowLine::Work { filter, .. }) => filter.allows(route),
-            (FlowWhat::Outcome(changed), FlowLine::Outcome(instance)) => changed == instance,
+            (FlowChangeKind::Turn(capability), FlowLine::Turns(known)) => known.allow(capability),
+            (FlowChangeKind::Work(route), FlowLine::Work { filter, .. }) => filter.allows(route),
+            (FlowChangeKind::Outcome(changed), FlowLine::Outcome(instance)) => changed == instance,
             _ => false,
         }
     }
@@ -335,7 +335,7 @@ mod tests {
         let of = |untagged, tags: &[&str]| {
             line(TagFilter::Of { untagged, tags: tags.iter().map(|text| tag(text)).collect() })
         };
-        let work = |tag, name| FlowChange::now(FlowWhat::Work(ActivityRoute { tag, name }));
+        let work = |tag, name| FlowChange::now(FlowChangeKind::Work(ActivityRoute { tag, name }));
         let tagged = work(Some(tag("gpu")), None);
         assert!(tagged.concerns(&of(false, &["cpu", "gpu"])));
         assert!(tagged.concerns(&line(TagFilter::Any)));
@@ -354,7 +354,7 @@ mod tests {
         assert!(!work(None, Some(name("refund"))).concerns(&knows_charge));
         assert!(!work(Some(tag("gpu")), Some(name("charge"))).concerns(&knows_charge));
         let capability = Capability::new("ship@1.0.0").expect("valid");
-        let turn = FlowChange::now(FlowWhat::Turn(capability.clone()));
+        let turn = FlowChange::now(FlowChangeKind::Turn(capability.clone()));
         assert!(turn.concerns(&FlowLine::Turns(Capabilities::Of([capability].into()))));
         assert!(!turn.concerns(&FlowLine::Turns(Capabilities::Of(BTreeSet::new()))));
         assert!(!turn.concerns(&line(TagFilter::Any)));

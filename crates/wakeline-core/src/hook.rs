@@ -16,7 +16,7 @@ pub use id::{
     ApplicationId, ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointRef, EventId,
     HookMessageId, IdempotencyKey, JobId, MessageRef, Uid, UidError,
 };
-pub use line::{HookChange, HookLine, HookTopic, HookWhat};
+pub use line::{HookChange, HookChangeKind, HookLine, HookTopic};
 pub use options::{
     BreakerOptions, EndpointOptions, FifoOptions, HeaderStyle, MESSAGE_PAYLOAD_BYTES_MAX,
     MESSAGE_RETENTION_DEFAULT, RETRY_SCHEDULE_DEFAULT, StatusRange,

@@ -21,7 +21,7 @@ pub enum NameError {
         kind: &'static str,
     },
     /// The text is longer than [`NAME_BYTES_MAX`].
-    #[error("{kind} has {len} bytes, at most {NAME_BYTES_MAX} are allowed")]
+    #[error("{kind} has {len} bytes: at most {NAME_BYTES_MAX} are allowed")]
     TooLong {
         /// The kind of name that was expected.
         kind: &'static str,

@@ -206,9 +206,10 @@ impl QueueOptions {
     }
 }
 
-/// Returns the lane of a message, derived from its transaction id, so that a repeated push goes to
-/// the lane of the first one.
-pub fn lane_of(message: &TransactionId, lanes: u32) -> PartitionName {
+/// Returns the partition of a message in a queue that spreads messages over several partitions (see
+/// [`QueueOptions::lanes`]). It is derived from the transaction id, so that a repeated push goes to
+/// the same partition as the first one.
+pub fn lane_partition(message: &TransactionId, lanes: u32) -> PartitionName {
     let lane = fnv1a(message.as_str().bytes()).checked_rem(lanes).unwrap_or(0);
     PartitionName::new(format!("lane-{lane:04}")).expect("digits and letters are a name")
 }
@@ -257,10 +258,10 @@ mod tests {
     #[test]
     fn messages_spread_over_all_lanes_and_keep_theirs() {
         let names: std::collections::BTreeSet<_> =
-            (0..200).map(|n| lane_of(&named(&format!("order-{n}")), 8)).collect();
+            (0..200).map(|n| lane_partition(&named(&format!("order-{n}")), 8)).collect();
         let expected = (0..8).map(|n| PartitionName::new(format!("lane-000{n}")).expect("a name"));
         assert!(names.into_iter().eq(expected));
-        assert_eq!(lane_of(&named("a"), 8), lane_of(&named("a"), 8));
+        assert_eq!(lane_partition(&named("a"), 8), lane_partition(&named("a"), 8));
     }
 
     #[test]

@@ -203,7 +203,10 @@ impl Ack {
             return Ok(());
         }
         let own = &self.token.facts.instance;
-        Err(permanent(OP, format!("an activity of {instance} in a turn of {own}")))
+        Err(permanent(
+            OP,
+            format!("the turn of instance {own} contains an activity of instance {instance}"),
+        ))
     }
 }
 

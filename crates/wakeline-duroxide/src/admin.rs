@@ -180,7 +180,9 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
         for instance in &instances {
             let tree = self.tree(OP, instance).await?;
             if let Some(orphan) = tree.iter().find(|id| !instances.contains(id)) {
-                let reason = format!("{instance} has a child {orphan} that is not named");
+                let reason = format!(
+                    "instance {instance} has a child {orphan}, which must be deleted with it"
+                );
                 return Err(permanent(OP, reason));
             }
         }
@@ -192,7 +194,7 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
             return Err(permanent(OP, reason));
         }
         if let Some(orphan) = report.orphans.first() {
-            let reason = format!("instance {orphan} has a parent that is not named");
+            let reason = format!("instance {orphan} has a parent, which must be deleted with it");
             return Err(permanent(OP, reason));
         }
         Ok(deleted(&report))

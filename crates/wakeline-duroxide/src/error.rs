@@ -9,7 +9,10 @@ use wakeline_store::StoreError;
 
 /// The error for a lock token that is no longer held.
 pub(crate) fn lock_lost(operation: &str) -> ProviderError {
-    ProviderError::permanent(operation, "Invalid lock token: it is not held, or no longer held")
+    ProviderError::permanent(
+        operation,
+        "Invalid lock token: the lease is not held any more, or never was",
+    )
 }
 
 /// An error that a retry does not fix.
@@ -49,7 +52,7 @@ fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        write!(text, ": {error}").expect("a string takes it");
+        write!(text, ": {error}").expect("writing to a string cannot fail");
         cause = error.source();
     }
     text

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use wakeline_core::{Change, FlowChange, FlowWhat};
+use wakeline_core::{Change, FlowChange, FlowChangeKind};
 use wakeline_flow::provider::StoreProvider;
 use wakeline_store::{HintOrigin, HintSink, LinkState};
 
@@ -25,7 +25,7 @@ impl HintSink for ListenerSink {
     /// Records new versions first, so that waiting fetches can take turns that need them.
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         for change in changes {
-            if let FlowWhat::Turn(capability) = &change.what {
+            if let FlowChangeKind::Turn(capability) = &change.what {
                 self.versions.record(capability);
             }
         }

@@ -24,7 +24,7 @@ fn escape(text: &str) -> Cow<'_, str> {
     for char in text.chars() {
         if is_special(char) {
             for byte in char.encode_utf8(&mut [0; 4]).bytes() {
-                write!(escaped, "%{byte:02X}").expect("a string takes it");
+                write!(escaped, "%{byte:02X}").expect("writing to a string cannot fail");
             }
         } else {
             escaped.push(char);

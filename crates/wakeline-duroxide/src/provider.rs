@@ -183,9 +183,10 @@ impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
         match self.inner.commit_turn(commit).await.map_err(of_flow(OP_ACK))? {
             TurnOutcome::Committed { .. } => Ok(()),
             TurnOutcome::Stale => Err(lock_lost(OP_ACK)),
-            TurnOutcome::Conflict { last_event } => {
-                Err(permanent(OP_ACK, format!("duplicate event: {last_event} is there")))
-            }
+            TurnOutcome::Conflict { last_event } => Err(permanent(
+                OP_ACK,
+                format!("duplicate event: the history already has event {last_event}"),
+            )),
         }
     }
 

@@ -15,7 +15,7 @@ const ID_LEN_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionKeysError {
     /// The text contains no key.
-    #[error("it has no encryption key: `wakeline encryption-key` prints one")]
+    #[error("there is no encryption key in it: `wakeline encryption-key` prints one")]
     Empty,
     /// A key has no valid id.
     #[error("encryption key {place} needs an id of 1 to {ID_LEN_MAX} letters, digits, '-' and '_'")]

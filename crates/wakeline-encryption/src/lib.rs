@@ -44,7 +44,8 @@ pub enum EncryptionError {
     Tampered,
     /// The value has a format that this version does not know.
     #[error(
-        "the encrypted data has the format {0}, which this release does not know: use a newer one"
+        "the encrypted data has the format {0}, which this release does not know: use a newer \
+         release"
     )]
     UnknownFormat(u8),
     /// The system returned no random bytes.

@@ -98,7 +98,7 @@ impl fmt::Display for FnNameError {
         let names = names.join("` and `");
         write!(
             f,
-            "`{function}`, which is registered as `{names}`: say which one is meant with \
+            "`{function}`, which is registered under several names (`{names}`): choose one with \
              `ctx.activity` and the name"
         )
     }

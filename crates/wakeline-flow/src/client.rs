@@ -42,7 +42,8 @@ pub enum ClientError {
     Ended(InstanceId),
     /// The awaited state was not reached within the timeout.
     #[error(
-        "instance {instance} was still {state} after {waited:?}: wait longer, or see its history"
+        "instance {instance} was still {state} after {waited:?}: wait longer, or inspect its \
+         history"
     )]
     TimedOut {
         /// The instance that was awaited.
@@ -64,7 +65,7 @@ pub enum ClientError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// A value could not be encoded or decoded.
-    #[error("{what} cannot be encoded as JSON, or decoded into the type of the code: {source}")]
+    #[error("{what} cannot be encoded as JSON, or cannot be decoded from it: {source}")]
     Codec {
         /// The value that could not be converted.
         what: &'static str,
@@ -73,7 +74,7 @@ pub enum ClientError {
         source: serde_json::Error,
     },
     /// The provider does not support the operation named here.
-    #[error("this provider cannot {0}: it does not support management")]
+    #[error("this provider cannot {0}: it has no management functions")]
     Unsupported(&'static str),
     /// The provider failed, for example because its store is unavailable.
     #[error(transparent)]

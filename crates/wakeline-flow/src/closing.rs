@@ -75,7 +75,7 @@ async fn close(
     child: OpenChild,
 ) -> Result<Option<InstanceId>, ProviderError> {
     let OpenChild { instance, parent, policy } = child;
-    let reason = format!("its parent {} has ended", parent.instance);
+    let reason = format!("the parent instance {} has ended", parent.instance);
     match (policy, provider.admin()) {
         (ClosePolicy::Abandon, _) => Ok(None),
         (ClosePolicy::Terminate, Some(admin)) => {

@@ -126,9 +126,9 @@ impl Runtime {
     ) -> Result<Self, RuntimeOptionsError> {
         options.validate()?;
         let provider = match options.wake_mode {
-            Some(mode) => provider
-                .rewired(mode, options.long_poll.clone())
-                .ok_or_else(|| RuntimeOptionsError::new("wake_mode", "needs our own provider"))?,
+            Some(mode) => provider.rewired(mode, options.long_poll.clone()).ok_or_else(|| {
+                RuntimeOptionsError::new("wake_mode", "needs a provider of Wakeline")
+            })?,
             None => provider,
         };
         provider.set_degraded_poll_interval(options.dispatcher_idle_sleep);
@@ -177,12 +177,17 @@ impl Runtime {
             let capabilities = Capabilities::Of(known);
             let retried = retry_mismatched(&self.shared, &capabilities);
             if tokio::time::timeout(SETTLE_TIME, retried).await.is_err() {
-                tracing::warn!("not all suspended instances were resumed within {SETTLE_TIME:?}");
+                tracing::warn!(
+                    "not all suspended instances could be resumed within {SETTLE_TIME:?} before \
+                     the shutdown"
+                );
             }
         }
         // A claim in progress may have leased something to a dispatcher that has ended.
         if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
-            tracing::warn!("a claim did not end; what it leased is available when its lease ends");
+            tracing::warn!(
+                "a claim did not end before the shutdown: its work is available when the lease ends"
+            );
         }
     }
 }

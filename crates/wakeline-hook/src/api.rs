@@ -183,7 +183,7 @@ impl HookApi {
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "cannot look for maintenance tasks of webhooks: trying again"
+                    "cannot check whether webhooks have maintenance tasks: trying again"
                 );
                 Some(LOOK_AGAIN)
             }

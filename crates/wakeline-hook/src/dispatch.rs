@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat, error_chain};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookChangeKind, HookLine, error_chain};
 use wakeline_store::StoreError;
 use wakeline_store::hook::DeliveryRequest;
 use wakeline_wake::{HintSource, Patience, TakeError, TakeOutcome, WakeMode};
@@ -132,8 +132,8 @@ impl Dispatcher {
             let left = self.calls.len();
             tracing::warn!(
                 left,
-                "some calls did not finish within drain_timeout_ms: they are made again after \
-                 their leases end"
+                "some webhook requests did not finish within drain_timeout_ms: they are repeated \
+                 after their leases end"
             );
         }
     }
@@ -181,7 +181,7 @@ impl Dispatcher {
                 Err(TakeError::Claim(error)) => {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "cannot fetch deliveries: trying again"
+                        "cannot claim deliveries: trying again"
                     );
                     Some(ERROR_PAUSE)
                 }
@@ -250,7 +250,7 @@ impl HookServiceInner {
     /// deliveries that its share allows now.
     fn share_freed(&self) {
         if self.shares.was_limited() {
-            self.hint(&[HookChange::now(HookWhat::Push)]);
+            self.hint(&[HookChange::now(HookChangeKind::Push)]);
         }
     }
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wakeline_core::{
-    ApplicationRef, Channel, EndpointRef, EventId, EventTypeName, HookChange, HookMessageId,
-    HookWhat, IdempotencyKey, MESSAGE_RETENTION_DEFAULT,
+    ApplicationRef, Channel, EndpointRef, EventId, EventTypeName, HookChange, HookChangeKind,
+    HookMessageId, IdempotencyKey, MESSAGE_RETENTION_DEFAULT,
 };
 use wakeline_store::hook::{DeliveryRequest, EmitOutcome, NewMessage, newest_schema};
 use wakeline_wake::Reservation;
@@ -193,7 +193,7 @@ impl HookService {
         let shares = Arc::clone(&self.inner.shares);
         let leases_on_insert = self.uses_hints();
         self.run_to_completion(async move {
-            let push = HookChange::now(HookWhat::Push);
+            let push = HookChange::now(HookChangeKind::Push);
             let mut waiting = if leases_on_insert { hub.reserve(&push, 1) } else { Vec::new() };
             let requests = waiting.iter().filter_map(delivery_request).collect();
             let reply = store.emit(message, requests).await?;

@@ -40,7 +40,9 @@ pub enum HookError {
         source: EncryptionError,
     },
     /// Concurrent requests changed the same object again and again. Try again.
-    #[error("other requests changed it at the same time, and nothing was written: try again")]
+    #[error(
+        "other requests changed the object at the same time, and nothing was written: try again"
+    )]
     Contended,
     /// The maximum number of clients are waiting on this node. Try again later.
     #[error("too many clients are waiting on this node: try again later, or on another node")]

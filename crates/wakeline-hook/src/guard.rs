@@ -31,7 +31,7 @@ pub enum GuardError {
     #[error("must begin with https://: this server calls no endpoints over plain HTTP")]
     NotHttps,
     /// The address is not public, and is not allowed by a setting.
-    #[error("leads to the address {0}, which is not public: --hook-allow allows further addresses")]
+    #[error("leads to the address {0}, which is not public: allow it with --hook-allow")]
     Address(IpAddr),
 }
 

@@ -179,7 +179,7 @@ impl Sender {
                 }
                 Some(Err(error)) => {
                     return AttemptEnd::Failed(format!(
-                        "the answer with status {status} was cut off: {error}"
+                        "the response with status {status} was incomplete: {error}"
                     ));
                 }
                 None => break,
@@ -218,11 +218,11 @@ impl AttemptEnd {
     pub(crate) fn error(&self) -> Option<String> {
         match self {
             Self::Response { .. } => None,
-            Self::Timeout => Some("the endpoint did not answer in time".to_owned()),
+            Self::Timeout => Some("the endpoint did not respond in time".to_owned()),
             // The address is not included: tenants must not learn how internal names resolve.
             Self::Refused(GuardError::Address(_)) => Some(
-                "the URL leads to an address that is not public: --hook-allow allows further \
-                      addresses"
+                "the URL leads to an address that is not public: the operator of the server can \
+                 allow it with --hook-allow"
                     .to_owned(),
             ),
             Self::Refused(error) => Some(format!("the URL {error}")),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    ApplicationRef, AttemptId, Change, EndpointRef, HookChange, HookMessageId, HookWhat, JobId,
-    MESSAGE_PAYLOAD_BYTES_MAX, MessageRef, Timestamp,
+    ApplicationRef, AttemptId, Change, EndpointRef, HookChange, HookChangeKind, HookMessageId,
+    JobId, MESSAGE_PAYLOAD_BYTES_MAX, MessageRef, Timestamp,
 };
 use wakeline_encryption::EncryptionKeys;
 use wakeline_store::hook::{
@@ -119,7 +119,7 @@ impl HookService {
     /// slots or without encryption keys does neither.
     pub async fn run(&self, shutdown: CancellationToken) {
         if let Some(reason) = self.sends_nothing() {
-            tracing::warn!(reason, "webhooks are off on this node, and left to others");
+            tracing::warn!(reason, "this node sends no webhooks: other nodes must send them");
             return shutdown.cancelled().await;
         }
         Dispatcher::new(Arc::clone(&self.inner)).run(shutdown).await;
@@ -163,8 +163,8 @@ impl HookService {
 
     /// Waits until no claim is in progress, and until deliveries claimed for waiters that are gone
     /// are released. Intended to follow [`HookService::drain`], before the store is closed.
-    pub async fn settled(&self) {
-        self.inner.hub.settled().await;
+    pub async fn wait_for_claims(&self) {
+        self.inner.hub.wait_for_claims().await;
     }
 
     /// Requests one more attempt for a delivery.
@@ -315,7 +315,7 @@ fn notify(
     changes: &[HookChange],
     source: HintSource,
 ) -> bool {
-    if changes.iter().any(|change| change.what == HookWhat::EventTypes) {
+    if changes.iter().any(|change| change.what == HookChangeKind::EventTypes) {
         event_types.forget();
     }
     hub.hint(changes, source)

@@ -75,7 +75,7 @@ async fn check_and_run(
 ) -> Result<Response, ApiError> {
     let found = route.map_or(PolicyLookup::NoRoute, |route| policy::find(request.method(), route));
     let public = matches!(found, PolicyLookup::Policy(Policy { name: Name::Public, .. }));
-    if state.access().is_open() {
+    if state.access().allows_anonymous() {
         browser::check(state.settings(), &request, public)?;
     }
     if public {
@@ -135,7 +135,7 @@ fn log_refused_credentials(why: &'static str) {
     let mut last = LAST.lock();
     if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
         *last = Some(Instant::now());
-        tracing::warn!(why, "credentials were refused");
+        tracing::warn!(why, "the credentials of a request are not valid");
     }
 }
 

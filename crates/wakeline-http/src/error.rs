@@ -83,7 +83,8 @@ impl ApiError {
 
     /// The caller has permissions on this resource, but not the one that is needed.
     pub(crate) fn forbidden(scope: &str) -> Self {
-        let message = format!("the key or token does not allow this: it needs the scope {scope}");
+        let message =
+            format!("the key or token does not allow this request: it needs the scope {scope}");
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
@@ -138,7 +139,7 @@ impl ApiError {
     }
 
     fn internal(error: &dyn std::error::Error) -> Self {
-        tracing::error!(error = error_chain(error), "request failed");
+        tracing::error!(error = error_chain(error), "a request failed with an internal error");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
     }
 
@@ -239,11 +240,17 @@ impl From<&StoreError> for ApiError {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. } => {
-                tracing::warn!(error = error_chain(error), "store unavailable");
+                tracing::warn!(
+                    error = error_chain(error),
+                    "store unavailable: the database cannot be reached or used"
+                );
                 Self::unavailable(format!("{error}: try again later"))
             }
             StoreError::Transient { .. } => {
-                tracing::warn!(error = error_chain(error), "store interrupted");
+                tracing::warn!(
+                    error = error_chain(error),
+                    "a store call was interrupted, and its outcome is unknown"
+                );
                 Self::outcome_unknown(&error.to_string())
             }
             StoreError::Invalid { .. } => Self::invalid(error.to_string()),
@@ -254,7 +261,7 @@ impl From<&StoreError> for ApiError {
             StoreError::NoKeys { .. } => Self::no_encryption_key(),
             StoreError::Maintenance { .. } => Self::maintenance(),
             StoreError::Corrupt { .. } | StoreError::Fatal { .. } => {
-                tracing::error!(error = error_chain(error), "store failure");
+                tracing::error!(error = error_chain(error), "a store call failed");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
             }
         }

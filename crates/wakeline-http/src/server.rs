@@ -206,7 +206,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
 /// connections at any time.
 async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
     if let Err(error) = connection.await {
-        tracing::debug!(error = error_chain(&error), "connection ended");
+        tracing::debug!(error = error_chain(&error), "a connection ended with an error");
     }
 }
 
@@ -220,7 +220,7 @@ fn refuse(mut stream: TcpStream) {
             r#""code":"too_many_connections"}"#
         );
         let answer = format!(
-            "HTTP/1.1 503 ConnectionService Unavailable\r\ncontent-type: application/json\r\n\
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
              retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -90,7 +90,7 @@ impl Certificates {
             Err(error) => {
                 tracing::error!(
                     error = error_chain(&error),
-                    "kept the old certificate: the new files cannot be used"
+                    "the certificate was not reloaded, because the new files cannot be used"
                 );
             }
         }

@@ -95,7 +95,10 @@ impl QueueAdmin for PostgresStore {
         let existed = existed.transpose()?.unwrap_or(false);
         // The queue is deleted already; rows that cannot be removed now are removed by a sweep.
         if existed && let Err(error) = core.purge().await {
-            tracing::warn!(error = error_chain(&error), %queue, "cannot purge a deleted queue");
+            tracing::warn!(
+                error = error_chain(&error), %queue,
+                "the rows of a deleted queue could not be removed: they are removed later"
+            );
         }
         Ok(existed)
     }

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{FlowChange, FlowWhat, HookChange, HookWhat, NodeId, error_chain};
+use wakeline_core::{FlowChange, FlowChangeKind, HookChange, HookChangeKind, NodeId, error_chain};
 
 use crate::Shared;
 use crate::options::NotifyMode;
@@ -75,8 +75,8 @@ macro_rules! hint {
     };
 }
 
-hint!(FlowChange, FlowWhat, of_flow_changes);
-hint!(HookChange, HookWhat, of_hook_changes);
+hint!(FlowChange, FlowChangeKind, of_flow_changes);
+hint!(HookChange, HookChangeKind, of_hook_changes);
 
 /// Sends hints about what this node committed to other nodes.
 pub(crate) struct ApiHints<H: ApiHint> {
@@ -170,7 +170,10 @@ impl<H: ApiHint> ApiHints<H> {
         self.outbox.hurry.notify_one();
         let sent = tried.wait_for(|tried| *tried >= added);
         if tokio::time::timeout(SENT_WAIT, sent).await.is_err() {
-            tracing::debug!("a hint is late; other nodes notice by their sweeps");
+            tracing::debug!(
+                "a notification was not sent in time: other nodes find the change at their next \
+                 sweep"
+            );
         }
     }
 
@@ -250,7 +253,7 @@ async fn send<H: ApiHint>(shared: Arc<Shared>, outbox: Arc<ApiHintOutbox<H>>) {
             }
             Err(error) => {
                 metrics::counter!("wakeline_notify_failures_total").increment(1);
-                tracing::debug!(error = error_chain(&error), "notify failed");
+                tracing::debug!(error = error_chain(&error), "other nodes could not be notified");
                 let mut state = outbox.state.lock();
                 if shared.closed.is_cancelled() {
                     state.sending = false;
@@ -291,8 +294,8 @@ mod tests {
     use super::*;
     use wakeline_core::{Capability, EndpointId};
 
-    fn turn(name: String) -> FlowWhat {
-        FlowWhat::Turn(Capability::new(name).expect("valid"))
+    fn turn(name: String) -> FlowChangeKind {
+        FlowChangeKind::Turn(Capability::new(name).expect("valid"))
     }
 
     async fn check_lease_end_hints<H: ApiHint>(what: H::What) {
@@ -316,12 +319,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lease_ends_are_sent_once_per_half_lease_unless_they_are_earlier() {
         check_lease_end_hints::<FlowChange>(turn("c".to_owned())).await;
-        check_lease_end_hints::<HookChange>(HookWhat::Push).await;
+        check_lease_end_hints::<HookChange>(HookChangeKind::Push).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn too_many_pending_hints_are_sent_as_everything() {
         check_overflow::<FlowChange>(|n| turn(format!("c{n}")));
-        check_overflow::<HookChange>(|_| HookWhat::Pull(EndpointId::generate()));
+        check_overflow::<HookChange>(|_| HookChangeKind::Pull(EndpointId::generate()));
     }
 }

@@ -146,8 +146,8 @@ impl ClockWatch {
         if moved_us > 0 {
             tracing::warn!(
                 by_secs = moved_us / 1_000_000,
-                "PostgreSQL's clock was set back: the store's clock goes on, and runs slower by a \
-                 tenth until both agree"
+                "PostgreSQL's clock was set back: the store's clock continues at nine tenths of \
+                 its speed until both agree"
             );
         }
         Ok(())

@@ -263,7 +263,10 @@ impl PgLink {
             // it.
             let prepared = self.within(operation, session, session.prepare(&sql)).await;
             if let Err(error) = prepared {
-                tracing::debug!(error = error_chain(&error), "warm-up failed");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "statements could not be prepared in advance"
+                );
                 return;
             }
         }

@@ -140,7 +140,7 @@ impl QueueDeadLetters for PostgresStore {
         let job = self.redrive_job(id).await.map_err(StoreError::after_write)?;
         let job = job.ok_or_else(|| StoreError::Transient {
             operation: OPERATION,
-            source: "the job was deleted meanwhile".into(),
+            source: "the job was deleted at the same time".into(),
         })?;
         let changes = vec![Change::of_background(Duration::ZERO)];
         self.shared.notifier.notify(&changes);

@@ -1,5 +1,5 @@
-//! The SQL files that are compiled into the binary. A test fails if a file of a folder is missing
-//! here.
+//! The SQL files that are compiled into the binary. A test fails if a file in `sql/migrations` or
+//! `sql/functions` is not listed here.
 
 /// One SQL file with the placeholders `@schema@` and `@channel@`.
 pub(crate) struct SqlFile {
@@ -17,7 +17,7 @@ macro_rules! sql_files {
     };
 }
 
-/// Tables, indexes and views, in order.
+/// The migrations, in the order in which they are applied.
 pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0001_queue",
     "0002_nodes",
@@ -59,7 +59,8 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0038_child_lists",
 ];
 
-/// Functions, in any order: one per file, of the file's name.
+/// The SQL functions, sorted by name, because `function_sets` searches them by bisection. Each file
+/// defines the function that it is named after.
 pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "ack",
     "claim",
@@ -73,15 +74,17 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "cursor_await",
     "cursor_due",
     "cursor_lag",
-    "cursor_pass",
+    "cursor_skip",
     "cursor_take",
     "cursor_wake",
+    "dead_letter_add",
     "dedup_check",
     "emit",
     "extend",
     "flow_abandon",
-    "flow_below",
     "flow_capabilities_of",
+    "flow_changed_lanes",
+    "flow_children",
     "flow_claim_line",
     "flow_claim_result",
     "flow_claim_turns",
@@ -89,25 +92,26 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_claim_work_line",
     "flow_clear",
     "flow_commit",
+    "flow_commit_cancel_work",
     "flow_commit_check",
     "flow_commit_clean",
     "flow_commit_kv",
     "flow_commit_plain",
-    "flow_commit_unwork",
     "flow_commit_write",
     "flow_complete",
     "flow_complete_plain",
     "flow_delete",
+    "flow_delete_children",
     "flow_ended_roots",
     "flow_enqueue",
     "flow_enqueue_work",
     "flow_erase",
     "flow_erase_history",
-    "flow_follow",
-    "flow_fresh",
     "flow_hints",
     "flow_kv_merge",
-    "flow_leased_on_insert",
+    "flow_lease_on_insert",
+    "flow_leased_turns",
+    "flow_leased_work",
     "flow_list_parent",
     "flow_lock",
     "flow_names",
@@ -128,16 +132,14 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_sweep",
     "flow_terminate",
     "flow_tree",
-    "flow_turns",
     "flow_turns_due",
     "flow_unlink",
     "flow_watch",
     "flow_work_add",
-    "flow_work_again",
     "flow_work_later",
+    "flow_work_make_available",
     "flow_work_ready",
     "flow_work_remove",
-    "flow_works",
     "gap_end",
     "gap_len",
     "gap_reach",
@@ -149,14 +151,14 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_polled",
     "group_seek",
     "group_settled",
-    "groups_holding",
     "groups_resume",
-    "hook_again",
+    "groups_retaining",
     "hook_application_create",
     "hook_application_delete",
     "hook_application_find",
     "hook_application_stop",
     "hook_application_update",
+    "hook_apply_results",
     "hook_background",
     "hook_background_due",
     "hook_cancel",
@@ -183,17 +185,17 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_gate",
     "hook_give_up",
     "hook_hold",
+    "hook_in_flight_max",
     "hook_job_ahead",
     "hook_job_from",
     "hook_job_go",
     "hook_job_start",
-    "hook_judge",
     "hook_key",
     "hook_key_set",
     "hook_leftovers",
+    "hook_make_due",
     "hook_message_find",
     "hook_message_name",
-    "hook_most",
     "hook_next_due",
     "hook_pick",
     "hook_quarantine",
@@ -201,8 +203,8 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_reclaim",
     "hook_release",
     "hook_replay",
+    "hook_reschedule",
     "hook_resend",
-    "hook_rest",
     "hook_secret_rotate",
     "hook_seen_due",
     "hook_sendable",
@@ -215,20 +217,19 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_end",
     "lease_expire",
     "lease_find",
-    "lease_note",
     "lease_quarantine",
+    "ledger_write",
     "log_cut",
     "log_due",
-    "log_fit",
+    "log_read_end",
     "machine_clock",
     "maintenance_set",
     "message_browse",
-    "message_bury",
     "message_delete",
     "message_fail",
     "message_intervene",
     "message_park",
-    "message_standing",
+    "message_state",
     "node_join",
     "node_leave",
     "node_reap",
@@ -259,7 +260,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "push_check",
     "push_slots",
     "push_store",
-    "queue_behind",
+    "queue_backlog",
     "queue_capacity",
     "queue_clear",
     "queue_configure",
@@ -291,10 +292,11 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "transact",
 ];
 
-/// Functions of the main schema, which only a newer release replaces: those that users call, those
-/// that triggers call, and those that these need with the rights of their caller. All others belong
-/// to a function set (see [`crate::function_sets`]).
-pub(crate) const API_FUNCTIONS: &[&str] = &[
+/// The functions that are created in the main schema: those that users call, trigger functions, and
+/// functions that these call with the privileges of the user. A release replaces them only if they
+/// come from an older one. All other functions belong to a function set (see
+/// [`crate::function_sets`]).
+pub(crate) const MAIN_SCHEMA_FUNCTIONS: &[&str] = &[
     "ack",
     "clock",
     "configure",
@@ -320,7 +322,7 @@ pub(crate) const API_FUNCTIONS: &[&str] = &[
     "push",
 ];
 
-/// Replaces the function `machine_clock` in schemas made for tests.
+/// Replaces the function `machine_clock` in the schemas of tests.
 pub(crate) const TEST_CLOCK: &SqlFile =
     &SqlFile { name: "machine_clock", text: include_str!("../sql/test/machine_clock.sql") };
 

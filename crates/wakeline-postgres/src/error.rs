@@ -89,7 +89,7 @@ pub(crate) fn connect_failed(operation: &'static str, source: impl Into<BoxError
 pub(crate) fn timed_out(operation: &'static str) -> StoreError {
     StoreError::Transient {
         operation,
-        source: "PostgreSQL did not answer within the time limit".into(),
+        source: "PostgreSQL did not respond within the time limit".into(),
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn no_result(operation: &'static str) -> StoreError {
 /// The error of a command that its call did not answer, for example because the call panicked. It
 /// may have been committed before that, so the outcome is unknown.
 pub(crate) fn unanswered(operation: &'static str) -> StoreError {
-    StoreError::Transient { operation, source: "the call ended without an answer".into() }
+    StoreError::Transient { operation, source: "the call ended without a result".into() }
 }
 
 /// Whether the values of a statement caused its failure. A fused call is then repeated one command

@@ -7,7 +7,7 @@
 //! # Invariants
 //! * Commands of one kind are fused and have one connection: commands that arrive during a call go
 //!   with the next one, and calls of a kind do not contend with each other.
-//! * NumberCache of capabilities and tags are turned into numbers before a command is fused.
+//! * Names of capabilities and tags are turned into numbers before a command is fused.
 //! * A call that was certainly rolled back is repeated. A call of unknown outcome is repeated only
 //!   if it is idempotent: a claim, by its keys.
 //! * A command with bad values fails alone: its call is repeated one command at a time.

@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! * A set never changes: functions with another text form another set, under another name.
-//! * Functions that users call ([`API_FUNCTIONS`]) are not part of a set. They are in the main
-//!   schema under stable names, and call the set of the newest release.
+//! * Functions that users call ([`MAIN_SCHEMA_FUNCTIONS`]) are not part of a set. They are in the
+//!   main schema under stable names, and call the set of the newest release.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::connect::{Params, PgTransaction, fill};
-use crate::embedded::{API_FUNCTIONS, FUNCTIONS, SqlFile};
+use crate::embedded::{FUNCTIONS, MAIN_SCHEMA_FUNCTIONS, SqlFile};
 use crate::migrate::{MigrationReport, Migrator, OPERATION};
 use crate::options::{PostgresOptions, Schema};
 
@@ -84,17 +84,17 @@ pub(crate) fn schema_for(main: &str, checksum: &str) -> String {
 
 /// Whether a function belongs to a set.
 pub(crate) fn is_in_set(name: &str) -> bool {
-    FUNCTIONS.binary_search_by(|file| file.name.cmp(name)).is_ok() && !is_api(name)
+    FUNCTIONS.binary_search_by(|file| file.name.cmp(name)).is_ok() && !is_in_main_schema(name)
 }
 
 /// The names of the functions of a set.
 pub(crate) fn set_names() -> Vec<&'static str> {
-    FUNCTIONS.iter().map(|file| file.name).filter(|name| !is_api(name)).collect()
+    FUNCTIONS.iter().map(|file| file.name).filter(|name| !is_in_main_schema(name)).collect()
 }
 
-/// Whether users call a function, or something that outlives sets does.
-pub(crate) fn is_api(name: &str) -> bool {
-    API_FUNCTIONS.contains(&name)
+/// Whether a function is in the main schema: users call it, or something that outlives sets does.
+pub(crate) fn is_in_main_schema(name: &str) -> bool {
+    MAIN_SCHEMA_FUNCTIONS.contains(&name)
 }
 
 /// The checksum of the function set in this program.
@@ -102,7 +102,7 @@ pub(crate) fn checksum(schema: &Schema, options: &PostgresOptions, files: &[SqlF
     let mut digest = Sha256::new();
     digest.update(schema.name());
     digest.update(options.test_release.unwrap_or_default().to_be_bytes());
-    for file in files.iter().filter(|file| !is_api(file.name)) {
+    for file in files.iter().filter(|file| !is_in_main_schema(file.name)) {
         digest.update(file.name);
         digest.update([0]);
         digest.update(file.text);
@@ -132,7 +132,7 @@ impl Migrator {
         });
         let functions = self.set_at(place);
         let schema = self.schema.with_functions(functions.clone());
-        for file in FUNCTIONS.iter().filter(|file| !is_api(file.name)) {
+        for file in FUNCTIONS.iter().filter(|file| !is_in_main_schema(file.name)) {
             script.push_str(&fill(&schema, file.text));
             report.functions.push(file.name.to_owned());
         }
@@ -196,7 +196,10 @@ pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
             }
             if let Err(error) = Migrator::prepare(&options).await {
                 let error = error_chain(&error);
-                tracing::warn!(error, "cannot record that the SQL functions of this node are used");
+                tracing::warn!(
+                    error,
+                    "cannot record that this node uses the SQL functions of its release"
+                );
             }
         }
     });
@@ -208,8 +211,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_api_function_exists_and_is_in_no_set() {
-        for name in API_FUNCTIONS {
+    fn every_main_schema_function_exists_and_is_in_no_set() {
+        for name in MAIN_SCHEMA_FUNCTIONS {
             assert!(FUNCTIONS.iter().any(|file| file.name == *name), "{name}");
             assert!(!is_in_set(name), "{name}");
         }

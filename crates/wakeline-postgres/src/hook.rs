@@ -130,7 +130,7 @@ impl HookCore {
 }
 
 fn is_news(change: &HookChange) -> bool {
-    change.what != wakeline_core::HookWhat::Background || change.due_in.is_zero()
+    change.what != wakeline_core::HookChangeKind::Background || change.due_in.is_zero()
 }
 
 /// The fusers of webhooks, and the state that their calls share.

@@ -19,14 +19,15 @@ const LOST: i16 = 1;
 
 #[async_trait]
 impl QueueKeeper for PostgresStore {
-    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+    async fn housekeep(&self, options: Housekeeping) -> Result<HousekeepingReport, StoreError> {
         const OPERATION: &str = "housekeep";
         let core = &self.queue.core;
-        let rows_max = i32::try_from(how.rows_max.max(1)).unwrap_or(i32::MAX);
-        let interval = i64::try_from(how.interval.as_micros()).unwrap_or(i64::MAX);
+        let rows_max = i32::try_from(options.rows_max.max(1)).unwrap_or(i32::MAX);
+        let interval = i64::try_from(options.interval.as_micros()).unwrap_or(i64::MAX);
         let sql = &core.sql.housekeep;
-        let keep = how.stats_keep.map(|keep| i64::try_from(keep.as_micros()).unwrap_or(i64::MAX));
-        let params: Params<'_> = &[&rows_max, &interval, &how.restart, &keep];
+        let keep =
+            options.stats_keep.map(|keep| i64::try_from(keep.as_micros()).unwrap_or(i64::MAX));
+        let params: Params<'_> = &[&rows_max, &interval, &options.restart, &keep];
         let rows = core.general(OPERATION, sql, params).await?;
         let mut report = HousekeepingReport::default();
         for row in &rows {

@@ -124,7 +124,8 @@ impl<'a> IncomingPump<'a> {
                         if !self.narrowed_down(rows_max, &failed, &mut skipped).await {
                             tracing::warn!(
                                 error = error_chain(&failed.error),
-                                "incoming messages wait"
+                                "messages that SQL clients pushed cannot be taken over: trying \
+                                 again"
                             );
                             tokio::time::sleep(backoff).await;
                             backoff = (backoff * 2).min(timings.reconnect_max);
@@ -150,7 +151,11 @@ impl<'a> IncomingPump<'a> {
         }
         if let Some(queue) = queue {
             let error = error_chain(&failed.error);
-            tracing::warn!(%queue, error, "SQL messages wait because their queue takes none");
+            tracing::warn!(
+                %queue, error,
+                "messages that SQL clients pushed wait, because their queue accepts none at the \
+                 moment"
+            );
             skipped.insert(queue.clone(), Instant::now() + TRY_AGAIN);
             return true;
         }
@@ -314,7 +319,11 @@ impl<'a> IncomingPump<'a> {
         seq: i64,
         reason: &str,
     ) -> Result<(), StoreError> {
-        tracing::error!(seq, reason, "SQL message quarantined");
+        tracing::error!(
+            seq,
+            reason,
+            "quarantined a message that an SQL client pushed, because it was refused"
+        );
         metrics::counter!("wakeline_incoming_refused_total").increment(1);
         transaction.query(&self.refuse, &[&seq, &reason]).await.map(drop)
     }

@@ -266,6 +266,6 @@ fn number(bytes: &[u8]) -> Result<i64, StoreError> {
 }
 
 fn unknown_position() -> StoreError {
-    let reason = "must be the next value of an earlier step".to_owned();
+    let reason = "must be a value that an earlier step returned as `next`".to_owned();
     StoreError::Invalid { field: "after", reason }
 }

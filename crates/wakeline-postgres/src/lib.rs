@@ -250,7 +250,9 @@ impl Shared {
         };
         if installed.iter().any(|row| row.get("changed")) {
             let done = if wanted { "installed" } else { "removed" };
-            tracing::info!("{done} the triggers that notify of rows written by other sessions");
+            tracing::info!(
+                "{done} the triggers that send notifications for rows written by other sessions"
+            );
         }
         Ok(())
     }
@@ -321,8 +323,8 @@ impl PostgresStore {
             let prepares = connector.prepares(true);
             tracing::info!(
                 prepared_statements = prepares,
-                "the store's URL leads through a pooler: the settings are sent with each \
-                 transaction"
+                "the store's URL points to a connection pooler: session settings are sent with \
+                 each transaction"
             );
         }
     }

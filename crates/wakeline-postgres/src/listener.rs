@@ -143,13 +143,16 @@ impl HintListener<'_> {
     fn report(&mut self, state: LinkState) {
         if self.reported.as_ref() != Some(&state) {
             match &state {
-                LinkState::Up => tracing::info!("listening for other nodes"),
+                LinkState::Up => tracing::info!("receiving notifications from other nodes"),
                 LinkState::Down { reason } => tracing::warn!(
                     reason,
-                    "lost the connection that listens for other nodes: reconnecting"
+                    "lost the connection that receives notifications from other nodes: reconnecting"
                 ),
                 LinkState::Off { reason } => {
-                    tracing::warn!(reason, "cannot listen for other nodes: polling instead")
+                    tracing::warn!(
+                        reason,
+                        "cannot receive notifications from other nodes: polling instead"
+                    )
                 }
             }
             self.sink.link(state.clone());
@@ -214,7 +217,9 @@ impl HintListener<'_> {
                     match timeout(timings.listener_patience.min(CHECKED_WITHIN), check).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return ListenEnd::Lost(error.to_string()),
-                        Err(_) => return ListenEnd::Lost("the server no longer answers".to_owned()),
+                        Err(_) => {
+                            return ListenEnd::Lost("PostgreSQL no longer responds".to_owned());
+                        }
                     }
                 }
             }
@@ -257,7 +262,7 @@ impl HintListener<'_> {
         // LISTEN works without triggers: only rows of other sessions are noticed late.
         if let Err(error) = self.shared.install_triggers().await {
             let error = error_chain(&error);
-            tracing::warn!(error, "cannot install the triggers of notify = trigger");
+            tracing::warn!(error, "cannot install the triggers that notify = trigger needs");
         }
         Ok(())
     }
@@ -285,8 +290,8 @@ impl HintListener<'_> {
             Ok(true) => Ok(()),
             Ok(false) => Err(ListenEnd::Lost("PostgreSQL closed the connection".to_owned())),
             Err(_) => Err(ListenEnd::Impossible(
-                "LISTEN receives nothing over this connection: if the URL leads through a \
-                 transaction pooler, set listen_url to the database itself"
+                "LISTEN receives nothing over this connection: if the URL points to a transaction \
+                 pooler, set listen_url to the URL of the database itself"
                     .to_owned(),
             )),
         }
@@ -357,7 +362,7 @@ async fn read(mut wire: RawConnection, received: mpsc::UnboundedSender<String>) 
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return error_chain(&error),
-            None => return "the server closed the connection".to_owned(),
+            None => return "PostgreSQL closed the connection".to_owned(),
         }
     }
 }
@@ -377,7 +382,9 @@ async fn in_time<T>(
             let refused = error.as_db_error().map(ToString::to_string);
             Err(ListenEnd::Impossible(refused.unwrap_or_else(|| error_chain(&error))))
         }
-        Err(_) => Err(ListenEnd::Lost("no answer within the deadline".to_owned())),
+        Err(_) => {
+            Err(ListenEnd::Lost("PostgreSQL did not respond within the time limit".to_owned()))
+        }
     }
 }
 

@@ -171,7 +171,7 @@ impl Migrator {
         let set_missing = installed.functions.is_none();
         let api_pending = self.api_pending(&installed);
         let pending = |file: &&SqlFile| {
-            if function_sets::is_api(file.name) { api_pending } else { set_missing }
+            if function_sets::is_in_main_schema(file.name) { api_pending } else { set_missing }
         };
         Ok(PostgresMigrationStatus {
             applied: installed.migrations.keys().cloned().collect(),
@@ -254,7 +254,7 @@ impl Migrator {
         let script = self.api_script(installed);
         tx.script(&script).await?;
         let names = FUNCTIONS.iter().map(|file| file.name.to_owned());
-        report.functions.extend(names.filter(|name| function_sets::is_api(name)));
+        report.functions.extend(names.filter(|name| function_sets::is_in_main_schema(name)));
         let record = self.sql(include_str!("../sql/queries/release_record.sql"));
         let (release, oldest) = (self.release.0, Release::OLDEST.0);
         tx.query(&record, &[&release, &oldest, &checksum(&script), &self.set]).await.map(|_| ())
@@ -273,7 +273,7 @@ impl Migrator {
             Some(functions) => self.schema.with_functions(functions.clone()),
             None => self.schema.clone(),
         };
-        let api = FUNCTIONS.iter().filter(|file| function_sets::is_api(file.name));
+        let api = FUNCTIONS.iter().filter(|file| function_sets::is_in_main_schema(file.name));
         // A schema that was made with a test clock keeps it.
         let clocks = api.map(|file| match file.name {
             "machine_clock" if installed.test_clock => TEST_CLOCK,
@@ -367,7 +367,8 @@ impl Migrator {
         }
         match (newer, pending_migrations(installed).next()) {
             (Some(newer), Some(file)) => Err(self.refuse(&format!(
-                "was upgraded by wakeline {}, which has no migration {}: use that release",
+                "was upgraded by wakeline {}, which does not contain the migration {} of this \
+                 release: use that release",
                 newer.release, file.name
             ))),
             _ => Ok(()),

@@ -333,7 +333,10 @@ impl NotifierInner {
                 }
                 Err(error) => {
                     metrics::counter!("wakeline_notify_failures_total").increment(1);
-                    tracing::debug!(error = error_chain(&error), "notify failed");
+                    tracing::debug!(
+                        error = error_chain(&error),
+                        "other nodes could not be notified"
+                    );
                     self.wake.notify_one();
                     let longer = (backoff * 2).min(timings.reconnect_max);
                     std::mem::replace(&mut backoff, longer)
@@ -397,7 +400,10 @@ impl NotifierInner {
                 let stays = |node: &NodeId| alive.contains(node) || !before.contains(node);
                 self.state.lock().roster.iter_mut().for_each(|roster| roster.retain(stays));
             }
-            Err(error) => tracing::debug!(error = error_chain(&error), "reap failed"),
+            Err(error) => tracing::debug!(
+                error = error_chain(&error),
+                "the records of nodes that have ended could not be removed"
+            ),
         }
     }
 }

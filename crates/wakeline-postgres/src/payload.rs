@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use wakeline_core::{
-    Change, FlowChange, FlowWhat, GroupName, HookChange, HookWhat, Namespace, NodeId,
+    Change, FlowChange, FlowChangeKind, GroupName, HookChange, HookChangeKind, Namespace, NodeId,
     PartitionName, QueueName, TaskName,
 };
 
@@ -33,13 +33,13 @@ pub(crate) enum Payload {
     Flow {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
-        f: Vec<(FlowWhat, u64)>,
+        f: Vec<(FlowChangeKind, u64)>,
     },
     /// Webhooks that may have work in the given number of milliseconds.
     Hook {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
-        h: Vec<(HookWhat, u64)>,
+        h: Vec<(HookChangeKind, u64)>,
     },
     /// Anything may have changed.
     Everything {
@@ -222,13 +222,13 @@ mod tests {
     #[test]
     fn changes_of_orchestrations_arrive_as_they_were_sent_or_as_everything() {
         let change = |n: u64| FlowChange {
-            what: FlowWhat::Outcome(InstanceId::new(format!("i{n}")).expect("valid")),
+            what: FlowChangeKind::Outcome(InstanceId::new(format!("i{n}")).expect("valid")),
             due_in: Duration::from_millis(n),
         };
         let sent = vec![
             change(7),
-            FlowChange::now(FlowWhat::Work(ActivityRoute::default())),
-            FlowChange::now(FlowWhat::Turn(Capability::new("c").expect("valid"))),
+            FlowChange::now(FlowChangeKind::Work(ActivityRoute::default())),
+            FlowChange::now(FlowChangeKind::Turn(Capability::new("c").expect("valid"))),
         ];
         let text = Payload::of_flow_changes(NodeId::generate(), sent.clone());
         let Some(Payload::Flow { f, .. }) = Payload::decode(&text) else { panic!("{text}") };

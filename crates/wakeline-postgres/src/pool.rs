@@ -48,7 +48,7 @@ impl Pool {
                     Ok(Err(_)) => {
                         return Err(error::connect_failed(
                             operation,
-                            "the store was closed: no call is possible any more",
+                            "the store is closed and accepts no more calls",
                         ));
                     }
                     Err(_) => {

@@ -145,7 +145,7 @@ impl Session {
         let (client, wire) = connector.open_wire(operation).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = wire.await {
-                tracing::debug!(error = error_chain(&error), "connection lost");
+                tracing::debug!(error = error_chain(&error), "a connection to PostgreSQL was lost");
             }
         });
         let mut session = Self {
@@ -167,7 +167,10 @@ impl Session {
             Ok(Err(error)) => return Err(error::connect_failed(operation, error)),
             Err(_) => {
                 session.cut();
-                return Err(error::connect_failed(operation, "no session within the deadline"));
+                return Err(error::connect_failed(
+                    operation,
+                    "no connection could be opened within the time limit",
+                ));
             }
         };
         let shared = process.is_none();

@@ -147,7 +147,10 @@ impl PostgresStore {
                 Err(error) => return Err(error),
             }
         }
-        Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
+        Err(StoreError::Transient {
+            operation: OPERATION,
+            source: "other calls changed the same rows during every attempt".into(),
+        })
     }
 
     /// Pushes and settles by one call.

@@ -72,7 +72,7 @@ impl QueueApi {
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "cannot look for maintenance tasks of queues: trying again"
+                    "cannot check whether queues have maintenance tasks: trying again"
                 );
                 Some(RETRY_AFTER)
             }
@@ -215,7 +215,7 @@ impl Api for QueueApi {
         self.store.release(leases).await.unwrap_or_else(|error| {
             tracing::warn!(
                 error = error_chain(&error),
-                "the lease of a client that went away could not be released: it ends by itself"
+                "the lease of a client that disconnected could not be released: it will expire"
             );
             Vec::new()
         })

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use wakeline_core::{Change, PartitionName, QueueName, lane_of};
+use wakeline_core::{Change, PartitionName, QueueName, lane_partition};
 use wakeline_store::{PushItem, QueueCapacity, ScheduleItem, Store, StoreError};
 
 use crate::error::QueueError;
@@ -113,7 +113,7 @@ impl CapacityCache {
             for index in &wanted.items {
                 let item = &mut items[*index];
                 if lanes > 0 && item.partition == PartitionName::default_partition() {
-                    item.partition = lane_of(&item.transaction_id, lanes);
+                    item.partition = lane_partition(&item.transaction_id, lanes);
                 }
                 *wanted.partitions.entry(item.partition.clone()).or_default() += 1;
             }

@@ -22,7 +22,9 @@ impl Drops {
         for (item, outcome) in items.iter().zip(outcomes) {
             if let SettleOutcome::Settled { queue, partition, dropped: true, .. } = outcome {
                 tracing::info!(%queue, %partition, transaction_id = %item.transaction_id,
-                    group = %item.group, "a message was dropped after its last try");
+                    group = %item.group,
+                    "a message was dropped after its last attempt, because the queue keeps no \
+                     dead letters");
                 self.count(queue);
             }
         }
@@ -32,7 +34,8 @@ impl Drops {
     pub(crate) fn expired(&self, all: &[Dropped]) {
         for Dropped { queue, partition, offset } in all {
             tracing::info!(%queue, %partition, offset,
-                "a message was dropped: its last lease ran out");
+                "a message was dropped: the lease of its last attempt expired, and the queue \
+                 keeps no dead letters");
             self.count(queue);
         }
     }

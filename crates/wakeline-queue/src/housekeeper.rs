@@ -34,13 +34,13 @@ const LABELS_MAX: usize = 100;
 /// Runs housekeeping for a service.
 pub(crate) struct Housekeeper {
     service: QueueService,
-    how: Housekeeping,
+    options: Housekeeping,
     metrics: HousekeepingMetrics,
 }
 
 impl Housekeeper {
-    pub(crate) fn new(service: QueueService, how: Housekeeping) -> Self {
-        Self { service, how, metrics: HousekeepingMetrics::new() }
+    pub(crate) fn new(service: QueueService, options: Housekeeping) -> Self {
+        Self { service, options, metrics: HousekeepingMetrics::new() }
     }
 
     /// Runs until `shutdown`. A run in progress is completed.
@@ -61,9 +61,9 @@ impl Housekeeper {
 
     /// Runs housekeeping once and publishes its hints, to completion.
     async fn run_once(&self) -> Result<HousekeepingReport, StoreError> {
-        let (service, how) = (self.service.clone(), self.how);
+        let (service, options) = (self.service.clone(), self.options);
         RunToCompletion::new(async move {
-            let report = service.store().housekeep(how).await?;
+            let report = service.store().housekeep(options).await?;
             service.notify(&report.changes);
             service.statistics().housekeeping_done(&report);
             Ok(report)
@@ -108,7 +108,7 @@ impl HousekeepingMetrics {
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "housekeeping failed: trying again at its next time"
+                    "housekeeping failed: trying again at the next interval"
                 );
                 self.failed.increment(1);
                 return;

@@ -23,7 +23,7 @@ impl QueueService {
 
     /// Returns the time since statistics were last written; `None` if they never were.
     pub fn statistics_age(&self) -> Option<Duration> {
-        self.statistics().age()
+        self.statistics().since_last_write()
     }
 
     /// Returns the id under which this process writes its statistics. It changes with each start.

@@ -141,10 +141,10 @@ impl QueueService {
     }
 
     /// Runs the store's housekeeping when it is due, until `shutdown`.
-    pub async fn run_housekeeping(&self, how: Housekeeping, shutdown: CancellationToken) {
-        let stats_keep = how.stats_keep.or(self.statistics.keep());
-        let how = Housekeeping { stats_keep, ..how };
-        Housekeeper::new(self.clone(), how).run(shutdown).await;
+    pub async fn run_housekeeping(&self, options: Housekeeping, shutdown: CancellationToken) {
+        let stats_keep = options.stats_keep.or(self.statistics.keep());
+        let options = Housekeeping { stats_keep, ..options };
+        Housekeeper::new(self.clone(), options).run(shutdown).await;
     }
 
     pub(crate) fn statistics(&self) -> &QueueStatistics {
@@ -184,8 +184,8 @@ impl QueueService {
 
     /// Waits until no claim is in flight and everything that was claimed for cancelled pops is
     /// released. It is meant to follow [`QueueService::drain`], before the store is closed.
-    pub async fn settled(&self) {
-        self.hub.settled().await;
+    pub async fn wait_for_claims(&self) {
+        self.hub.wait_for_claims().await;
     }
 
     /// Stores messages durably: all of them, or none if there is no capacity for all. Messages for
@@ -233,8 +233,8 @@ impl QueueService {
         };
         match &popped {
             Ok(PopOutcome::Claimed(result)) => self.statistics.popped(result),
-            Ok(_) => self.statistics.popped_nothing(queue.as_ref()),
-            Err(QueueError::Store(_)) => self.statistics.failed(),
+            Ok(_) => self.statistics.popped_empty(queue.as_ref()),
+            Err(QueueError::Store(_)) => self.statistics.count_store_error(),
             Err(_) => {}
         }
         popped
@@ -388,7 +388,8 @@ impl QueueService {
     {
         let (hub, statistics) = (self.hub.clone(), Arc::clone(&self.statistics));
         RunToCompletion::new(async move {
-            let (value, changes) = call.await.inspect_err(|error| statistics.failed_by(error))?;
+            let (value, changes) =
+                call.await.inspect_err(|error| statistics.count_failure(error))?;
             if hub.hint(&changes, HintSource::InProcess) {
                 // The waiters go first; the answer to this caller is not urgent.
                 tokio::task::yield_now().await;

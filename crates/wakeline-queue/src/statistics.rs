@@ -1,16 +1,18 @@
-//! Counts in memory what happens in queues on this node, and writes the counts to the store at
-//! intervals.
+//! Counts in memory what this node does with messages (pushes, pops, settlements and so on), and
+//! writes the counts to the store at intervals.
 //!
 //! # Where it sits
 //! [`crate::QueueService`] reports after each call what happened; a background loop writes to the
 //! store.
 //!
 //! # Invariants
-//! * Nothing is written unless something has happened since the last write and a minute has passed.
-//!   A pop that ends with nothing is counted, but is no reason to write.
-//! * A slot is written as a whole, repeatedly until the store has it, and replaces what was written
-//!   before: nothing is counted twice.
-//! * What was not written when the process dies is lost. These are statistics, not messages.
+//! * The loop writes at most once a minute, and only if there was an event since its last write. An
+//!   empty pop is counted, but is not an event in this sense. A request to refresh the statistics,
+//!   and the shutdown, write at once.
+//! * Each write contains the whole slot and replaces the slot's earlier row in the store, so that
+//!   nothing is counted twice. A slot whose write failed is written again.
+//! * Counts that were not written when the process dies are lost. These are statistics, not
+//!   messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,20 +35,22 @@ use crate::process_usage;
 const SLOT_DURATION: Duration = Duration::from_secs(60);
 /// The number of queues that a slot counts by name; the others are counted together.
 const QUEUES_MAX: usize = 1_000;
-/// The number of slots that wait for the store; older ones are discarded.
+/// The maximum number of closed slots that are kept until the store accepts them. If there are
+/// more, the oldest is discarded.
 const CLOSED_SLOTS_MAX: usize = 60;
-/// The time for which a process that ends waits for its last statistics to be written.
+/// How long the shutdown waits for the last write.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 type SlotCounts = HashMap<Option<QueueName>, QueueStats>;
 
-/// Counts what happens on this node.
+/// The statistics of this node.
 pub(crate) struct QueueStatistics {
     node: Uuid,
     store: Arc<dyn Store>,
     /// How long statistics are kept; with `None` nothing is written.
     keep: Option<Duration>,
     buffer: Mutex<StatisticsBuffer>,
+    /// Notified by the first event of a slot.
     first_event: Notify,
     /// Held by the task that writes; only one writes at a time.
     writing: tokio::sync::Mutex<()>,
@@ -54,14 +58,17 @@ pub(crate) struct QueueStatistics {
 
 #[derive(Default)]
 struct StatisticsBuffer {
+    /// The number of the open slot.
     number: u32,
-    /// When something happened first in the open slot.
+    /// The time of the first event in the open slot.
     began_at: Option<Instant>,
     open: SlotCounts,
     store_errors: i64,
-    cpu_before: i64,
+    /// The processor time of the process when the open slot began, in microseconds.
+    cpu_micros_before: i64,
+    /// Slots that have ended and that the store does not have yet.
     closed: VecDeque<MinuteSlot>,
-    /// The number of pops that wait.
+    /// The number of waiting pops by queue; `None` for pops that name no queue.
     waiting: HashMap<Option<QueueName>, i64>,
     written_at: Option<Instant>,
 }
@@ -77,7 +84,7 @@ struct MinuteSlot {
 impl QueueStatistics {
     pub(crate) fn new(store: Arc<dyn Store>, keep: Option<Duration>) -> Self {
         let buffer = StatisticsBuffer {
-            cpu_before: process_usage::cpu_micros(),
+            cpu_micros_before: process_usage::cpu_micros(),
             ..StatisticsBuffer::default()
         };
         Self {
@@ -96,7 +103,7 @@ impl QueueStatistics {
     }
 
     /// Returns the time since the last write; `None` if there was none.
-    pub(crate) fn age(&self) -> Option<Duration> {
+    pub(crate) fn since_last_write(&self) -> Option<Duration> {
         self.buffer.lock().written_at.map(|at| at.elapsed())
     }
 
@@ -125,8 +132,8 @@ impl QueueStatistics {
         self.add(calls);
     }
 
-    /// Counts a pop that ended with nothing. It is written together with the next other event.
-    pub(crate) fn popped_nothing(&self, queue: Option<&QueueName>) {
+    /// Counts an empty pop. The count is written together with the next event.
+    pub(crate) fn popped_empty(&self, queue: Option<&QueueName>) {
         let counts = QueueStats { pop_requests: 1, pop_empty: 1, ..QueueStats::default() };
         self.buffer.lock().add(queue, &counts);
     }
@@ -160,7 +167,7 @@ impl QueueStatistics {
         self.keep
     }
 
-    /// Counts what housekeeping removed, and the losses that it reported.
+    /// Counts the messages that housekeeping removed, and those that it reported as lost.
     pub(crate) fn housekeeping_done(&self, report: &HousekeepingReport) {
         let mut calls = CallCounts::default();
         if report.removed > 0 {
@@ -176,14 +183,14 @@ impl QueueStatistics {
     }
 
     /// Counts a failed call of the store, unless the caller's input was invalid.
-    pub(crate) fn failed_by(&self, error: &StoreError) {
+    pub(crate) fn count_failure(&self, error: &StoreError) {
         if !matches!(error, StoreError::Invalid { .. }) {
-            self.failed();
+            self.count_store_error();
         }
     }
 
     /// Counts a failed call of the store.
-    pub(crate) fn failed(&self) {
+    pub(crate) fn count_store_error(&self) {
         self.buffer.lock().store_errors += 1;
     }
 
@@ -201,8 +208,8 @@ impl QueueStatistics {
         }
     }
 
-    /// Writes what was counted, once a minute while something happens, until `shutdown`. Then
-    /// writes what is left.
+    /// Writes the statistics until `shutdown`, at most once a minute and only after an event.
+    /// Writes the rest at the end.
     pub(crate) async fn run(&self, waiters: impl Fn() -> usize, shutdown: CancellationToken) {
         loop {
             let began_at = self.buffer.lock().began_at;
@@ -220,20 +227,24 @@ impl QueueStatistics {
             if let Err(error) = self.write(waiters()).await {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "statistics could not be written; they are kept for now"
+                    "statistics could not be written: they stay in memory until the next attempt"
                 );
             }
         }
         let last = tokio::time::timeout(LAST_WRITE_TIMEOUT, self.write(waiters())).await;
         if !matches!(last, Ok(Ok(_))) {
-            tracing::warn!("the last statistics of this process are lost");
+            tracing::warn!(
+                "the statistics of the last minute could not be written before the shutdown and \
+                 are lost"
+            );
         }
     }
 
-    /// Writes what was counted and is not written yet. Returns the number of rows of queues.
+    /// Writes all slots that the store does not have yet, including the open one. Returns the
+    /// number of queues in them, summed over the slots.
     pub(crate) async fn write(&self, waiters: usize) -> Result<u64, StoreError> {
         let Some(keep) = self.keep else { return Ok(0) };
-        let _one = self.writing.lock().await;
+        let _only_writer = self.writing.lock().await;
         let slots = self.buffer.lock().slots(waiters);
         if slots.is_empty() {
             return Ok(0);
@@ -280,8 +291,8 @@ impl StatisticsBuffer {
         self.open.entry(key).or_default().add(counts);
     }
 
-    /// Returns the current state of the open slot.
-    fn opened(&self, waiters: usize) -> Option<MinuteSlot> {
+    /// Returns a copy of the open slot; `None` if it had no event yet.
+    fn open_slot(&self, waiters: usize) -> Option<MinuteSlot> {
         let began_at = self.began_at?;
         let mut queues = self.open.clone();
         for (queue, waiting) in &self.waiting {
@@ -290,7 +301,7 @@ impl StatisticsBuffer {
             }
         }
         let node = NodeStats {
-            cpu: process_usage::cpu_micros() - self.cpu_before,
+            cpu: process_usage::cpu_micros() - self.cpu_micros_before,
             memory: process_usage::memory_bytes(),
             waiters: waiters as i64,
             store_errors: self.store_errors,
@@ -300,7 +311,7 @@ impl StatisticsBuffer {
 
     /// Closes the open slot. The next one begins with the next event.
     fn close(&mut self, waiters: usize) {
-        let Some(slot) = self.opened(waiters) else { return };
+        let Some(slot) = self.open_slot(waiters) else { return };
         self.closed.push_back(slot);
         if self.closed.len() > CLOSED_SLOTS_MAX {
             self.closed.pop_front();
@@ -309,11 +320,12 @@ impl StatisticsBuffer {
         self.began_at = None;
         self.open.clear();
         self.store_errors = 0;
-        self.cpu_before = process_usage::cpu_micros();
+        self.cpu_micros_before = process_usage::cpu_micros();
     }
 
+    /// Returns the slots that the store does not have yet, or not completely.
     fn slots(&self, waiters: usize) -> Vec<MinuteSlot> {
-        self.closed.iter().cloned().chain(self.opened(waiters)).collect()
+        self.closed.iter().cloned().chain(self.open_slot(waiters)).collect()
     }
 }
 
@@ -333,8 +345,8 @@ impl MinuteSlot {
 struct CallCounts(Vec<(Option<QueueName>, QueueStats)>);
 
 impl CallCounts {
-    /// Returns the counts of a queue. A call concerns few queues, and mostly the same one as
-    /// before, so they are searched from the end.
+    /// Returns the counts of a queue, which it adds if necessary. It searches from the end, because
+    /// consecutive messages of a call are mostly in the same queue.
     fn of(&mut self, queue: Option<&QueueName>) -> &mut QueueStats {
         let found = self.0.iter().rposition(|(other, _)| other.as_ref() == queue);
         let index = found.unwrap_or_else(|| {
@@ -351,7 +363,8 @@ impl CallCounts {
     }
 }
 
-fn pushes(queues: &[QueueName], outcomes: &[PushOutcome], requests: bool) -> CallCounts {
+/// Counts pushed messages. `is_request` is false for a transaction, which is no push request.
+fn pushes(queues: &[QueueName], outcomes: &[PushOutcome], is_request: bool) -> CallCounts {
     let mut calls = CallCounts::default();
     for (queue, outcome) in queues.iter().zip(outcomes) {
         let counts = calls.of(Some(queue));
@@ -360,12 +373,13 @@ fn pushes(queues: &[QueueName], outcomes: &[PushOutcome], requests: bool) -> Cal
             PushOutcome::Duplicate { .. } => counts.push_duplicates += 1,
         }
     }
-    calls.0.iter_mut().for_each(|(_, counts)| counts.push_requests = i64::from(requests));
+    calls.0.iter_mut().for_each(|(_, counts)| counts.push_requests = i64::from(is_request));
     calls
 }
 
-/// Counts settlements. The queue is known only of those that succeeded.
-fn settles(outcomes: &[SettleOutcome], requests: bool) -> CallCounts {
+/// Counts settlements. A failed settlement belongs to no queue, because its queue is not known.
+/// `is_request` is false for a transaction, which is no ack request.
+fn settles(outcomes: &[SettleOutcome], is_request: bool) -> CallCounts {
     let mut calls = CallCounts::default();
     for outcome in outcomes {
         match outcome {
@@ -377,13 +391,12 @@ fn settles(outcomes: &[SettleOutcome], requests: bool) -> CallCounts {
             _ => calls.of(None).ack_failed += 1,
         }
     }
-    calls.0.iter_mut().for_each(|(_, counts)| counts.ack_requests = i64::from(requests));
+    calls.0.iter_mut().for_each(|(_, counts)| counts.ack_requests = i64::from(is_request));
     calls
 }
 
-/// Returns the time by this machine's clock. The store corrects it by the difference to its own
-/// clock.
+/// Returns the time of this machine's clock. The store adds the difference to its own clock.
 fn node_now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
 }

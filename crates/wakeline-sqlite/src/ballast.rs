@@ -60,7 +60,8 @@ impl Ballast {
         if let Err(error) = &created {
             tracing::warn!(
                 path = %self.path.display(), error = error_chain(&error),
-                "no space for the ballast file"
+                "no disk space for the ballast file, which keeps space for acks when the disk is \
+                 full: free space"
             );
             self.remove();
         }
@@ -77,7 +78,11 @@ impl Ballast {
     pub(crate) fn release(&self) -> bool {
         let gone = self.bytes > 0 && self.remove();
         if gone {
-            tracing::error!(path = %self.path.display(), "disk full: removed the ballast file");
+            tracing::error!(
+                path = %self.path.display(),
+                "the disk is full: removed the ballast file, so that messages can be acked; free \
+                 space"
+            );
             *self.tried.lock() = Some(Instant::now());
         }
         gone

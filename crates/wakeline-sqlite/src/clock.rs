@@ -71,7 +71,7 @@ impl StoreClock {
             None => stored.at.max(date),
         };
         if (date - at).abs() >= STEP_LOGGED_MICROS {
-            warn("the machine's date differs from the store's clock", date - at);
+            warn("the machine's clock differs from the store's clock", date - at);
         }
         let last = Mutex::new(ClockState { at, returned: at, uptime, date_offset: date - uptime });
         Ok(Self { machine, boot, last })
@@ -91,7 +91,7 @@ impl StoreClock {
         let stepped = date - uptime - last.date_offset;
         if stepped.abs() >= STEP_LOGGED_MICROS {
             last.date_offset += stepped;
-            warn("the machine's date was set", stepped);
+            warn("the machine's clock was set", stepped);
         }
         Timestamp(last.returned)
     }

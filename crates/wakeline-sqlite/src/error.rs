@@ -12,7 +12,7 @@ pub(crate) enum StoreFault {
     #[error(transparent)]
     Db(#[from] rusqlite::Error),
     /// A row cannot be decoded.
-    #[error("{what} {id} is corrupt in the store")]
+    #[error("{what} {id} is corrupt in the store (see \"Corrupt rows\" in the operation guide)")]
     Corrupt {
         what: &'static str,
         id: String,
@@ -51,7 +51,7 @@ impl StoreFault {
     }
 
     /// Whether the cause is one corrupt row, so that other rows can still be read.
-    pub(crate) fn is_of_a_row(&self) -> bool {
+    pub(crate) fn is_corrupt_row(&self) -> bool {
         match self {
             Self::Db(error) => undecodable(error).is_some(),
             other => matches!(other, Self::Corrupt { .. }),
@@ -98,7 +98,7 @@ pub(crate) fn database(operation: &'static str, error: rusqlite::Error) -> Store
 /// Like [`database`], for an error that several commands of one transaction share.
 pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> StoreError {
     if let Some(column) = undecodable(&error) {
-        let id = format!("{column} of a row that {operation} read");
+        let id = format!("{column} of a row that the store call {operation:?} read");
         return StoreError::Corrupt { what: "column", id, source: error.into() };
     }
     if is_full(&error) {

@@ -117,8 +117,8 @@ impl FlowStore for SqliteStore {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        let how = lease::AbandonOptions { delay, uncounted };
-        self.write(WriteCommand::new("abandon", move |s| lease::abandon(s, token, how))).await
+        let options = lease::AbandonOptions { delay, uncounted };
+        self.write(WriteCommand::new("abandon", move |s| lease::abandon(s, token, options))).await
     }
 
     async fn keep_sessions(

@@ -251,6 +251,6 @@ fn number(bytes: &[u8]) -> Res<i64> {
 }
 
 fn invalid_position() -> StoreFault {
-    let reason = "must be the next value of an earlier step".to_owned();
+    let reason = "must be a value that an earlier step returned as `next`".to_owned();
     StoreFault::Invalid { field: "after", reason }
 }

@@ -62,7 +62,11 @@ impl HintFileListener {
                 Self { sidecar, watching, state: LinkState::Up }
             }
             Err(reason) => {
-                tracing::warn!(reason, "changes of other processes are found by polling only");
+                tracing::warn!(
+                    reason,
+                    "cannot watch the hint files: changes by other processes are found by polling \
+                     only"
+                );
                 let state = LinkState::Off { reason };
                 Self { sidecar, watching, state }
             }
@@ -125,7 +129,10 @@ fn restore(sidecar: &Arc<Sidecar>, watching: &Watching) {
             sidecar.everything();
         }
         // The next safety sweep tries again.
-        Err(reason) => tracing::warn!(reason, "no hints of other processes are received"),
+        Err(reason) => tracing::warn!(
+            reason,
+            "no notifications of other processes are received: polling instead"
+        ),
     }
 }
 

@@ -86,7 +86,7 @@ impl QueueStore for SqliteStore {
             if let Err(error) = self.write(work).await {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "the polls of groups could not be recorded"
+                    "the last poll times of consumer groups could not be recorded"
                 );
             }
         }
@@ -96,9 +96,9 @@ impl QueueStore for SqliteStore {
 
 #[async_trait]
 impl QueueKeeper for SqliteStore {
-    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
-        let work = WriteCommand::new("housekeep", move |s| housekeeping::housekeep(s, how));
-        self.write(work.peeking(move |s| housekeeping::peek(s, how))).await
+    async fn housekeep(&self, options: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        let work = WriteCommand::new("housekeep", move |s| housekeeping::housekeep(s, options));
+        self.write(work.peeking(move |s| housekeeping::peek(s, options))).await
     }
 
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use wakeline_core::{
-    Change, FlowChange, FlowWhat, GroupName, HookChange, HookWhat, Namespace, PartitionName,
-    QueueName, QueueOptions, Selector, TaskName, Timestamp,
+    Change, FlowChange, FlowChangeKind, GroupName, HookChange, HookChangeKind, Namespace,
+    PartitionName, QueueName, QueueOptions, Selector, TaskName, Timestamp,
 };
 
 use wakeline_store::{Maintenance, PayloadEncryption};
@@ -104,9 +104,9 @@ pub(crate) struct SessionCache {
     /// When other processes were last notified of a lease's end, by queue and group.
     lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
     /// The lease end of turns and activities that other processes were notified of last.
-    flow_lease_hints: HashMap<FlowWhat, i64>,
+    flow_lease_hints: HashMap<FlowChangeKind, i64>,
     /// The same for leases of deliveries.
-    hook_lease_hints: HashMap<HookWhat, i64>,
+    hook_lease_hints: HashMap<HookChangeKind, i64>,
     /// Row ids of capabilities and tags.
     pub(crate) names: NameCache,
     /// Cached applications and endpoints.

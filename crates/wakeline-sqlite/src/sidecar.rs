@@ -33,7 +33,7 @@ use wakeline_store::{HintOrigin, HintSink};
 
 use self::page::{is_at, make, page, read_page};
 
-/// Most changes that a page keeps for readers that are behind.
+/// The maximum number of changes that a page keeps for readers that are behind.
 const CHANGES_LEN_MAX: usize = 256;
 /// A commit with more changes than this is announced as "everything".
 const CHANGES_PER_ENTRY_MAX: usize = 64;
@@ -395,7 +395,7 @@ fn tidy(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::{EndpointId, FlowWhat, HookWhat, InstanceId};
+    use wakeline_core::{EndpointId, FlowChangeKind, HookChangeKind, InstanceId};
 
     #[test]
     fn pages_without_orchestrations_and_webhooks_keep_their_format() {
@@ -409,9 +409,9 @@ mod tests {
     #[test]
     fn orchestration_hints_survive_a_round_trip_through_a_page() {
         let instance = InstanceId::new("a").expect("valid");
-        let flow = vec![FlowChange::now(FlowWhat::Outcome(instance)), {
+        let flow = vec![FlowChange::now(FlowChangeKind::Outcome(instance)), {
             FlowChange {
-                what: FlowWhat::Work(wakeline_core::ActivityRoute::default()),
+                what: FlowChangeKind::Work(wakeline_core::ActivityRoute::default()),
                 due_in: std::time::Duration::from_millis(5),
             }
         }];
@@ -423,8 +423,8 @@ mod tests {
     #[test]
     fn webhook_hints_survive_a_round_trip_through_a_page() {
         let endpoint = EndpointId::generate();
-        let hook = vec![HookChange::now(HookWhat::Pull(endpoint)), {
-            HookChange { what: HookWhat::Push, due_in: std::time::Duration::from_millis(5) }
+        let hook = vec![HookChange::now(HookChangeKind::Pull(endpoint)), {
+            HookChange { what: HookChangeKind::Push, due_in: std::time::Duration::from_millis(5) }
         }];
         let entry = HintEntry { seq: 1, changes: Some(Vec::new()), flow: Vec::new(), hook };
         let text = serde_json::to_string(&entry).expect("names and numbers");

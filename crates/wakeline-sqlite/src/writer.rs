@@ -32,9 +32,9 @@ use crate::error::{StoreFault, closed, is_full};
 use crate::session::{DbSession, SessionCache};
 use crate::sidecar::{Hints, Sidecar};
 
-/// Most commands in one commit.
+/// The maximum number of commands in one commit.
 const COMMANDS_LEN_MAX: usize = 1_000;
-/// Most bytes of payload in one commit.
+/// The maximum number of bytes of payload in one commit.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Capacity of the command channel. When it is full, callers wait to send.
 const WAITING_LEN_MAX: usize = 4_096;
@@ -253,7 +253,8 @@ impl WriterLoop {
         if let Err(error) = connect::checkpoint(&self.resources.conn) {
             tracing::error!(
                 error = error_chain(&error),
-                "disk full: the write-ahead log could not be moved into the database"
+                "the disk is full: the write-ahead log could not be moved into the database; free \
+                 space"
             );
         }
     }

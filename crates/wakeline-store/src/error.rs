@@ -10,8 +10,8 @@ pub enum StoreError {
     /// unknown: repeat only what is idempotent (a push by its transaction ids, a claim by its
     /// token).
     #[error(
-        "{operation} failed, and may or may not have taken effect: the connection to the database \
-         was lost, or the database was too busy; try again"
+        "the store call {operation:?} failed, and may or may not have taken effect: the connection \
+         to the database was lost, or the database was too busy; try again"
     )]
     Transient {
         /// The operation that failed.
@@ -21,7 +21,10 @@ pub enum StoreError {
         source: BoxError,
     },
     /// The database cannot be reached or is shutting down. Nothing was written.
-    #[error("{operation} failed, and nothing was written: the database cannot be reached or used")]
+    #[error(
+        "the store call {operation:?} failed, and nothing was written: the database cannot be \
+         reached or used"
+    )]
     Unavailable {
         /// The operation that failed.
         operation: &'static str,
@@ -39,8 +42,8 @@ pub enum StoreError {
     },
     /// The disk or the database is full. Nothing was written. Reading and settling still work.
     #[error(
-        "{operation} failed, and nothing was written: the disk or the database is full; free \
-         space, or pop and ack messages, which still work"
+        "the store call {operation:?} failed, and nothing was written: the disk or the database is \
+         full; free space, or pop and ack messages, which still work"
     )]
     Full {
         /// The operation that failed.
@@ -48,8 +51,8 @@ pub enum StoreError {
     },
     /// The data is stored encrypted, and this node has no keys. Nothing was written.
     #[error(
-        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS \
-         or --encryption-key-file"
+        "the store call {operation:?} needs encryption keys, and this node has none: set \
+         WAKELINE_ENCRYPTION_KEYS or --encryption-key-file"
     )]
     NoKeys {
         /// The operation that failed.
@@ -57,8 +60,8 @@ pub enum StoreError {
     },
     /// Pushes are refused during maintenance. Nothing was written.
     #[error(
-        "{operation} is refused during maintenance, and nothing was written: try again after \
-         `wakeline maintenance off`"
+        "the store call {operation:?} is refused during maintenance, and nothing was written: try \
+         again after `wakeline maintenance off`"
     )]
     Maintenance {
         /// The operation that was refused.
@@ -79,7 +82,7 @@ pub enum StoreError {
         source: BoxError,
     },
     /// A defect or a database error that a retry does not fix.
-    #[error("{operation} failed, and will fail again if it is repeated")]
+    #[error("the store call {operation:?} failed, and would fail again")]
     Fatal {
         /// The operation that failed.
         operation: &'static str,
@@ -93,7 +96,7 @@ pub enum StoreError {
 /// its time limit. Nothing was written, and as far as the store knows, the time was not spent
 /// waiting for a lock.
 #[derive(Debug, thiserror::Error)]
-#[error("it took longer than the database allows one statement to take")]
+#[error("it took longer than the statement timeout of the database")]
 pub struct TimeLimit(#[source] pub BoxError);
 
 /// What is wrong with one command of a fused call. It is an error for the caller that sent the

@@ -87,7 +87,7 @@ pub trait QueueKeeper: Send + Sync {
     /// Does one unit of housekeeping in a short transaction, unless another node is doing so. In
     /// queues with time limits it ends expired leases, skips messages that may not be delivered any
     /// more, and removes messages according to the retention rules.
-    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError>;
+    async fn housekeep(&self, options: Housekeeping) -> Result<HousekeepingReport, StoreError>;
 
     /// The losses of the groups of a queue so far.
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError>;

@@ -34,7 +34,7 @@ impl<T: Send + 'static> Future for RunToCompletion<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         self.begun = true;
         // Taken out while it is polled, so that a call that panics is not spawned again on drop.
-        let mut call = self.call.take().expect("not polled after its end");
+        let mut call = self.call.take().expect("the future is not polled after it completed");
         let polled = call.as_mut().poll(context);
         if polled.is_pending() {
             self.call = Some(call);

@@ -41,7 +41,8 @@ impl TransactCommand {
         match cancelled.chain(scheduled).find(|timer| !seen.insert(*timer)) {
             None => Ok(()),
             Some((queue, key)) => {
-                let reason = format!("{key} of queue {queue} is named twice: name each timer once");
+                let reason =
+                    format!("{key} of queue {queue} occurs twice: each timer may occur only once");
                 Err(StoreError::Invalid { field: "timerKey", reason })
             }
         }

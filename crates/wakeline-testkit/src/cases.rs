@@ -53,8 +53,8 @@ impl Cases {
         match runner.run(strategy, |value| case(value).map_err(TestCaseError::fail)) {
             Ok(()) => Ok(()),
             Err(TestError::Fail(reason, value)) => {
-                let how = format!("{reason}\n\nWAKELINE_SEED={seed} WAKELINE_CASES={cases}");
-                Err((how, value))
+                let failure = format!("{reason}\n\nWAKELINE_SEED={seed} WAKELINE_CASES={cases}");
+                Err((failure, value))
             }
             Err(TestError::Abort(reason)) => panic!("{reason}\n\nWAKELINE_SEED={seed}"),
         }

@@ -335,8 +335,8 @@ impl QueueGroups for FaultingStore {
 
 #[async_trait]
 impl QueueKeeper for FaultingStore {
-    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
-        self.call("housekeep", self.inner.housekeep(how)).await
+    async fn housekeep(&self, options: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        self.call("housekeep", self.inner.housekeep(options)).await
     }
 
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {

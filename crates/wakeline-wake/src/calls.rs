@@ -24,7 +24,7 @@ pub(crate) async fn claim<F: Api>(inner: Arc<HubInner<F>>, call: CallId, claims:
         && !inner.mode.uses_hints()
     {
         let error = error_text(error.clone());
-        tracing::warn!(api = inner.label, error, "a claim failed");
+        tracing::warn!(api = inner.label, error, "a claim in poll mode failed");
     }
     inner.step(|state| match outcome {
         Ok(claimed) => state.core.claimed(call, claimed),

@@ -198,7 +198,7 @@ impl<F: Api> Hub<F> {
 
     /// Waits until no claim is in flight and everything that was claimed for cancelled polls is
     /// released. It is meant to follow [`Hub::drain`], before the store is closed.
-    pub async fn settled(&self) {
+    pub async fn wait_for_claims(&self) {
         self.inner.calls.close();
         self.inner.calls.wait().await;
     }
@@ -331,13 +331,23 @@ impl<F: Api> HubInner<F> {
                     }
                 }
                 Action::Degraded { reason } => {
-                    tracing::warn!(api = self.label, %reason, "degraded: polling for work");
+                    tracing::warn!(
+                        api = self.label, %reason,
+                        "this node is degraded and polls for work"
+                    );
                 }
                 Action::Recovered { after } => {
                     // The message does not contain the duration, so that identical log lines can be
                     // counted.
-                    tracing::info!(api = self.label, "no longer degraded: polling ended");
-                    tracing::debug!(api = self.label, ?after, "it was degraded for");
+                    tracing::info!(
+                        api = self.label,
+                        "this node is no longer degraded and does not poll any more"
+                    );
+                    tracing::debug!(
+                        api = self.label,
+                        ?after,
+                        "the time for which this node was degraded"
+                    );
                 }
             }
         }

@@ -65,7 +65,7 @@ pub(super) fn check(url: &str) -> Result<(), JwtError> {
 pub(super) async fn get(url: &str) -> Result<Bytes, BoxError> {
     let url = parse(url)?;
     let got = timeout(FETCH_TIMEOUT, Box::pin(exchange(url))).await;
-    got.map_err(|_| format!("the server did not answer within {} s", FETCH_TIMEOUT.as_secs()))?
+    got.map_err(|_| format!("the server did not respond within {} s", FETCH_TIMEOUT.as_secs()))?
 }
 
 async fn exchange(url: KeySetUrl) -> Result<Bytes, BoxError> {
@@ -108,7 +108,7 @@ where
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
         let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
         if !parts.status.is_success() {
-            return Err(format!("the server answered {}", parts.status).into());
+            return Err(format!("the server responded with status {}", parts.status).into());
         }
         let whole = Limited::new(body, BYTES_MAX).collect().await;
         Ok(whole.map_err(|error| format!("the response is incomplete: {error}"))?.to_bytes())

@@ -126,7 +126,8 @@ impl KeySet {
                 tracing::warn!(
                     url,
                     error,
-                    "jwks_url: the key set could not be fetched; the keys known so far are used"
+                    "jwks_url: the key set could not be fetched; the server keeps the keys that \
+                     it has"
                 );
             }
         }
@@ -145,7 +146,8 @@ impl KeySet {
                 let error = error_chain(&*error);
                 tracing::warn!(
                     path = %path.display(), error,
-                    "jwks_file: the key set could not be read; the keys known so far are used"
+                    "jwks_file: the key set could not be read; the server keeps the keys that it \
+                     has"
                 );
                 // The file is not read again before it changes again.
                 state.file_changed_at = file_changed_at;

@@ -249,7 +249,7 @@ impl BenchCluster {
         let all = self.shape.dispatchers * QUEUES.len();
         while self.snapshots().any(|node| node.waiters < all) {
             if began.elapsed() > STEP_TIMEOUT {
-                bail!("the dispatchers are not parked after {} s", STEP_TIMEOUT.as_secs());
+                bail!("not all dispatchers wait for messages after {} s", STEP_TIMEOUT.as_secs());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -314,7 +314,7 @@ impl BenchNode {
 
     async fn stop(self) {
         self.service.drain();
-        let _ = tokio::time::timeout(STEP_TIMEOUT, self.service.settled()).await;
+        let _ = tokio::time::timeout(STEP_TIMEOUT, self.service.wait_for_claims()).await;
         self.listening.cancel();
         self.store.close().await;
     }

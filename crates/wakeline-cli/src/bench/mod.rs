@@ -39,9 +39,10 @@ pub(crate) enum BenchCommand {
     /// and node (CPU MS/S), and, if PostgreSQL has the extension pg_stat_statements, the number of
     /// statements while idle (STMT/S) and per message (STMTS).
     ///
-    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints the
-    /// predictions of the designs beside the results. That takes about three minutes; with
-    /// `--dispatchers 4,8` six, with `--nodes 1` one.
+    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints beside
+    /// the results what the published designs of these ways predict (docs/reference/designs.md).
+    /// That takes about three minutes, with `--dispatchers 4,8` about six, and with `--nodes 1`
+    /// about one.
     ///
     /// Works in a temporary schema on the PostgreSQL server of --store (the role must be able to
     /// create schemas), or in a temporary folder beside the SQLite file, and removes it at the end.
@@ -64,7 +65,7 @@ pub(crate) struct WakeArgs {
     #[arg(long, value_delimiter = ',', default_value = "4", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     dispatchers: Vec<u32>,
-    /// Messages per way of waiting, pushed one at a time; ways that poll get half of them
+    /// Messages per way of waiting, pushed one at a time; half as many for ways that poll
     #[arg(long, default_value = "10", value_name = "COUNT",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pushes: u32,
@@ -132,7 +133,11 @@ async fn wake(temporary: &TemporaryStore, args: &WakeArgs, plan: BenchPlan) -> a
             print(&args.common, [value(&measured)], lines);
             if let Some(reason) = &measured.degraded {
                 let shape = shape.text();
-                print_error(&format!("{} ({shape}) was degraded and polled: {reason}", way.name));
+                print_error(&format!(
+                    "{} ({shape}): a node was degraded and polled, so that the result is not that \
+                     of its mode: {reason}",
+                    way.name
+                ));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Settings of authentication, TLS, CORS and the audit: `[access]` in the file.
+//! Settings of authentication, TLS, CORS and the retention of audit events: `[access]` in the file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wakeline_http::TlsFiles;
 
 use super::{UsageError, file};
 
-/// Settings of access as flags, variables or a file give them.
+/// Access settings from flags, environment variables or the configuration file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessArgs {
@@ -36,10 +36,10 @@ pub(super) struct AccessArgs {
     /// Accepted JWT audience; can be repeated
     #[arg(long, env = "WAKELINE_JWT_AUDIENCE", value_name = "TEXT", value_delimiter = ',')]
     jwt_audience: Option<Vec<String>>,
-    /// How far the clocks of the issuer and of this server may differ [default: 60]
+    /// Maximum difference between the clocks of the JWT issuer and of this server [default: 60]
     #[arg(long, env = "WAKELINE_JWT_LEEWAY_SECS", value_name = "SECONDS")]
     jwt_leeway_secs: Option<u64>,
-    /// Days that audit events are kept; 0 keeps them indefinitely [default: 400]
+    /// Number of days for which audit events are kept; 0: indefinitely [default: 400]
     #[arg(long, env = "WAKELINE_AUDIT_RETENTION_DAYS", value_name = "DAYS")]
     audit_retention_days: Option<u64>,
     /// Origins that may call the server from browsers; can be repeated
@@ -58,7 +58,7 @@ pub(super) struct AccessArgs {
     tls_key_file: Option<PathBuf>,
 }
 
-/// Complete settings of access.
+/// The access settings that the server uses: those that were given, and defaults for the others.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessSettings {
     pub(crate) options: AccessOptions,
@@ -78,15 +78,15 @@ impl AccessArgs {
         let audit_retention = (days > 0).then(|| Duration::from_secs(days.saturating_mul(86_400)));
         let jwt = self.jwt(file)?;
         let cors_origins = pick!(self, file, cors_origin).unwrap_or_default();
-        if let Some(wrong) = cors_origins.iter().find(|origin| !is_origin(origin)) {
+        if let Some(origin) = cors_origins.iter().find(|origin| !is_origin(origin)) {
             let text =
-                format!("cors_origin: {wrong:?} is not an origin like https://app.example.org");
+                format!("cors_origin: {origin:?} is not an origin like https://app.example.org");
             return Err(UsageError(text));
         }
         let allowed_hosts = pick!(self, file, allowed_host).unwrap_or_default();
-        if let Some(wrong) = allowed_hosts.iter().find(|host| !is_host(host)) {
+        if let Some(host) = allowed_hosts.iter().find(|host| !is_host(host)) {
             let text = format!(
-                "allowed_hosts: {wrong:?} is not a host name like queue.internal, without a port"
+                "allowed_hosts: {host:?} is not a host name like queue.internal, without a port"
             );
             return Err(UsageError(text));
         }
@@ -104,26 +104,22 @@ impl AccessArgs {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
             (Some(_), None) => Err(UsageError(
-                "tls_cert_file is set, and tls_key_file is not: set both, or none".to_owned(),
+                "tls_cert_file is set, but tls_key_file is not: set both, or neither".to_owned(),
             )),
             (None, Some(_)) => Err(UsageError(
-                "tls_key_file is set, and tls_cert_file is not: set both, or none".to_owned(),
+                "tls_key_file is set, but tls_cert_file is not: set both, or neither".to_owned(),
             )),
         }
     }
 
     fn jwt(&self, file: &Self) -> Result<Option<JwtOptions>, UsageError> {
-        let named = pick!(self, file, jwt_algorithms).unwrap_or_default();
-        let known = |name: &String| {
-            let unknown =
-                || format!("jwt_algorithms: {name:?} is not supported: use one of {ALGORITHMS}");
-            JwtAlgorithm::named(name).ok_or_else(|| UsageError(unknown()))
-        };
-        let algorithms = named.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let names = pick!(self, file, jwt_algorithms).unwrap_or_default();
+        let algorithms =
+            names.iter().map(|name| parse_algorithm(name)).collect::<Result<Vec<_>, _>>()?;
         let Some(keys) = self.jwt_keys(file)? else {
             let text = "jwt_algorithms is set, but there is no key to verify tokens with: set \
                         WAKELINE_JWT_SECRET, jwt_public_key_file, jwks_url or jwks_file";
-            return if named.is_empty() { Ok(None) } else { Err(UsageError(text.to_owned())) };
+            return if names.is_empty() { Ok(None) } else { Err(UsageError(text.to_owned())) };
         };
         let options = JwtOptions {
             algorithms,
@@ -136,8 +132,8 @@ impl AccessArgs {
         Ok(Some(options))
     }
 
-    /// Where the keys that verify tokens come from. Flags and environment take precedence over the
-    /// file.
+    /// Returns the source of the keys that verify tokens. Flags and environment variables take
+    /// precedence over the file.
     fn jwt_keys(&self, file: &Self) -> Result<Option<JwtKeys>, UsageError> {
         for args in [self, file] {
             let mut found = Vec::new();
@@ -146,6 +142,8 @@ impl AccessArgs {
                 found.push(JwtKeys::Pem(read("jwt_public_key_file", path)?));
             }
             if let Some(path) = &args.jwks_file {
+                // The server reads the file itself, later and repeatedly. This only refuses a file
+                // that cannot be read.
                 read("jwks_file", path)?;
                 found.push(JwtKeys::File(path.clone()));
             }
@@ -167,26 +165,32 @@ impl AccessArgs {
 /// The supported algorithms, as error messages list them.
 const ALGORITHMS: &str = "HS256, RS256, ES256, EdDSA";
 
+fn parse_algorithm(name: &str) -> Result<JwtAlgorithm, UsageError> {
+    JwtAlgorithm::named(name).ok_or_else(|| {
+        UsageError(format!("jwt_algorithms: {name:?} is not supported: use one of {ALGORITHMS}"))
+    })
+}
+
+/// Reads the file that a setting names.
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
-    let shown = path.display();
     std::fs::read(path)
-        .map_err(|error| UsageError(format!("{setting}: cannot read {shown}: {error}")))
+        .map_err(|error| UsageError(format!("{setting}: cannot read {}: {error}", path.display())))
 }
 
 /// Whether the text is a scheme and a host, or `*` for all origins.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return text == "*" };
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    ["http", "https"].contains(&scheme) && !host.is_empty() && host.chars().all(plain)
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    ["http", "https"].contains(&scheme) && !host.is_empty() && host.chars().all(allowed)
 }
 
 /// Whether the text is a host name or an address, without a port.
 fn is_host(text: &str) -> bool {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    match bare {
-        Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !text.is_empty() && text.chars().all(plain),
+    let in_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    match in_brackets {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.chars().all(allowed),
     }
 }
 
@@ -204,40 +208,43 @@ mod tests {
 
     #[test]
     fn defaults_are_no_tokens_no_other_origins_and_no_tls() {
-        let plain = resolve(AccessArgs::default()).expect("valid");
-        assert!(plain.options.jwt.is_none() && plain.cors_origins.is_empty());
-        assert!(plain.tls.is_none());
-        let retention = plain.options.audit_retention;
+        let settings = resolve(AccessArgs::default()).expect("valid");
+        assert!(settings.options.jwt.is_none() && settings.cors_origins.is_empty());
+        assert!(settings.tls.is_none());
+        let retention = settings.options.audit_retention;
         assert_eq!(retention, Some(Duration::from_secs(400 * 86_400)));
     }
 
     #[test]
     fn tokens_need_keys_that_match_their_algorithms() {
         let secret = Some("s".repeat(32));
-        let hs = AccessArgs {
+        let hs256 = AccessArgs {
             jwt_algorithms: texts(&["HS256"]),
             jwt_secret: secret.clone(),
             ..AccessArgs::default()
         };
-        assert!(resolve(hs.clone()).expect("valid").options.jwt.is_some());
+        assert!(resolve(hs256.clone()).expect("valid").options.jwt.is_some());
         let url = Some("https://id.example.org/jwks.json".to_owned());
-        let set = AccessArgs {
+        let key_set = AccessArgs {
             jwt_algorithms: texts(&["RS256", "ES256", "EdDSA"]),
             jwks_url: url.clone(),
             ..AccessArgs::default()
         };
-        assert!(resolve(set.clone()).is_ok());
+        assert!(resolve(key_set.clone()).is_ok());
         for (args, named) in [
-            (AccessArgs { jwt_algorithms: None, ..hs.clone() }, "algorithms"),
-            (AccessArgs { jwt_algorithms: texts(&["none"]), ..hs.clone() }, "none"),
-            (AccessArgs { jwt_algorithms: texts(&["HS256", "RS256"]), ..hs.clone() }, "HS256"),
-            (AccessArgs { jwt_secret: Some("short".into()), ..hs.clone() }, "32"),
-            (AccessArgs { jwt_algorithms: texts(&["HS256"]), ..set.clone() }, "HS256"),
-            (AccessArgs { jwks_url: Some("http://x.example/k".into()), ..set.clone() }, "https"),
-            (AccessArgs { jwt_secret: secret, ..set }, "only one of"),
-            (AccessArgs { jwt_secret: None, ..hs.clone() }, "WAKELINE_JWT_SECRET"),
+            (AccessArgs { jwt_algorithms: None, ..hs256.clone() }, "algorithms"),
+            (AccessArgs { jwt_algorithms: texts(&["none"]), ..hs256.clone() }, "none"),
+            (AccessArgs { jwt_algorithms: texts(&["HS256", "RS256"]), ..hs256.clone() }, "HS256"),
+            (AccessArgs { jwt_secret: Some("short".into()), ..hs256.clone() }, "32"),
+            (AccessArgs { jwt_algorithms: texts(&["HS256"]), ..key_set.clone() }, "HS256"),
             (
-                AccessArgs { jwt_secret: None, jwt_algorithms: texts(&["HS512"]), ..hs },
+                AccessArgs { jwks_url: Some("http://x.example/k".into()), ..key_set.clone() },
+                "https",
+            ),
+            (AccessArgs { jwt_secret: secret, ..key_set }, "only one of"),
+            (AccessArgs { jwt_secret: None, ..hs256.clone() }, "WAKELINE_JWT_SECRET"),
+            (
+                AccessArgs { jwt_secret: None, jwt_algorithms: texts(&["HS512"]), ..hs256 },
                 "\"HS512\" is not supported",
             ),
         ] {
@@ -248,15 +255,15 @@ mod tests {
 
     #[test]
     fn origins_and_tls_files_are_checked() {
-        for fine in ["https://app.example.org", "http://localhost:3000", "*"] {
-            let args = AccessArgs { cors_origin: texts(&[fine]), ..AccessArgs::default() };
-            assert!(resolve(args).is_ok(), "{fine}");
+        for valid in ["https://app.example.org", "http://localhost:3000", "*"] {
+            let args = AccessArgs { cors_origin: texts(&[valid]), ..AccessArgs::default() };
+            assert!(resolve(args).is_ok(), "{valid}");
         }
         for wrong in ["app.example.org", "https://x/path", "ftp://x", "https://", "null"] {
             let args = AccessArgs { cors_origin: texts(&[wrong]), ..AccessArgs::default() };
             assert!(resolve(args).is_err(), "{wrong}");
         }
-        for (host, fine) in [
+        for (host, valid) in [
             ("queue.internal", true),
             ("10.0.0.5", true),
             ("[fe80::1]", true),
@@ -266,9 +273,9 @@ mod tests {
             ("", false),
         ] {
             let args = AccessArgs { allowed_host: texts(&[host]), ..AccessArgs::default() };
-            assert_eq!(resolve(args).is_ok(), fine, "{host}");
+            assert_eq!(resolve(args).is_ok(), valid, "{host}");
         }
-        let half = AccessArgs { tls_cert_file: Some("/c".into()), ..AccessArgs::default() };
-        assert!(resolve(half).is_err());
+        let without_key = AccessArgs { tls_cert_file: Some("/c".into()), ..AccessArgs::default() };
+        assert!(resolve(without_key).is_err());
     }
 }

@@ -52,8 +52,8 @@ fn take<T>(
     }
     let taken = read(value);
     notes.push(match &taken {
-        Some(_) => format!("{name} is used as {ours}: set that instead"),
-        None => format!("{name} is ignored, because {ours} cannot be {value:?}"),
+        Some(_) => format!("the variable {name} is used as {ours}: set {ours} instead"),
+        None => format!("the variable {name} is ignored: {value:?} is not a valid value of {ours}"),
     });
     taken
 }
@@ -90,7 +90,8 @@ mod tests {
         assert_eq!(args.long_poll.use_priority_dispatch, Some(false));
         assert_eq!(
             notes[0],
-            "POLL_WORKER_COUNT is used as WAKELINE_CLAIMS_IN_FLIGHT_MAX: set that instead"
+            "the variable POLL_WORKER_COUNT is used as WAKELINE_CLAIMS_IN_FLIGHT_MAX: set \
+             WAKELINE_CLAIMS_IN_FLIGHT_MAX instead"
         );
         assert_eq!(notes.len(), 3);
     }
@@ -118,7 +119,7 @@ mod tests {
             ("POLL_INTERVAL_MS", "WAKELINE_POLL_INTERVAL_MS", "100ms"),
         ];
         let ignored = ignored.map(|(name, ours, value)| {
-            format!("{name} is ignored, because {ours} cannot be {value:?}")
+            format!("the variable {name} is ignored: {value:?} is not a valid value of {ours}")
         });
         assert_eq!(notes, ignored);
     }

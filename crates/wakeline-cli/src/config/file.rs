@@ -49,6 +49,6 @@ pub(super) fn secret<'de, D: serde::Deserializer<'de>>(
 ) -> Result<Option<String>, D::Error> {
     match toml::Value::deserialize(from) {
         Ok(toml::Value::String(text)) => Ok(Some(text)),
-        _ => Err(serde::de::Error::custom("must be a text in quotes")),
+        _ => Err(serde::de::Error::custom("must be a string in quotes")),
     }
 }

@@ -8,7 +8,7 @@ use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 use super::wake::poll_grouping;
 use super::{UsageError, millis};
 
-/// Settings of webhooks as flags, variables or a file give them.
+/// Webhook settings from flags, environment variables or the configuration file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HookArgs {
@@ -22,7 +22,8 @@ pub(super) struct HookArgs {
         num_args = 0..=1, default_missing_value = "true", require_equals = true,
         value_name = "BOOL")]
     pub(super) https_only: Option<bool>,
-    /// How senders learn of deliveries [default: as wake_mode]
+    /// How the senders of webhooks are notified of deliveries: fused, compete, broadcast or poll
+    /// [default: the value of wake_mode]
     #[arg(
         id = "hook_wake_mode",
         long = "hook-wake-mode",
@@ -30,7 +31,7 @@ pub(super) struct HookArgs {
         value_name = "MODE"
     )]
     pub(super) wake_mode: Option<WakeMode>,
-    /// Time between two claims of a sender in poll mode [default: as poll_interval_ms]
+    /// Time between two claims of deliveries in poll mode [default: the value of poll_interval_ms]
     #[arg(
         id = "hook_poll_interval_ms",
         long = "hook-poll-interval-ms",
@@ -38,7 +39,7 @@ pub(super) struct HookArgs {
         value_name = "MS"
     )]
     pub(super) poll_interval_ms: Option<u64>,
-    /// Maximum number of deliveries in one claim of a sender in poll mode [default: as poll_batch]
+    /// Maximum number of deliveries per claim in poll mode [default: the value of poll_batch]
     #[arg(
         id = "hook_poll_batch",
         long = "hook-poll-batch",
@@ -46,7 +47,7 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) poll_batch: Option<u32>,
-    /// Whether poll mode adapts its interval to the load [default: as poll_adaptive]
+    /// Whether poll mode adapts its interval to the load [default: the value of poll_adaptive]
     #[arg(
         id = "hook_poll_adaptive",
         long = "hook-poll-adaptive",
@@ -55,7 +56,7 @@ pub(super) struct HookArgs {
     )]
     pub(super) poll_adaptive: Option<bool>,
     /// Who claims in poll mode: line (one claim for all senders) or waiter (each sender claims for
-    /// itself) [default: as poll_grouping]
+    /// itself) [default: the value of poll_grouping]
     #[arg(
         id = "hook_poll_grouping",
         long = "hook-poll-grouping",
@@ -64,7 +65,7 @@ pub(super) struct HookArgs {
         value_parser = poll_grouping
     )]
     pub(super) poll_grouping: Option<PollGrouping>,
-    /// Number of senders in poll mode [default: 10]
+    /// Number of senders in poll mode, each of which claims deliveries and sends them [default: 10]
     #[arg(
         id = "hook_poll_workers",
         long = "hook-poll-workers",
@@ -72,7 +73,8 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) poll_workers: Option<u32>,
-    /// Maximum number of deliveries in flight on this node; 0: it sends none [default: 1000]
+    /// Maximum number of webhook requests in flight on this node; 0: this node sends no webhooks
+    /// [default: 1000]
     #[arg(
         id = "hook_slots",
         long = "hook-slots",

@@ -7,50 +7,56 @@ use wakeline_wake::{AggressiveOn, LongPollConfig};
 use super::millis;
 use super::words::choose;
 
-/// Settings of long polling as flags, variables or a file give them.
+/// Long polling settings from flags, environment variables or the configuration file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LongPollArgs {
     /// Whether pops may wait for messages [default: true]
     #[arg(long = "long-poll", env = "WAKELINE_LONG_POLL", value_name = "BOOL")]
     enabled: Option<bool>,
-    /// Time between two safety sweeps [default: 60000]
+    /// Time between two safety sweeps, which find work whose notification was lost [default: 60000]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
     fallback_poll_interval_ms: Option<u64>,
-    /// Maximum of that time, which grows while sweeps find nothing; 0: it does not grow [default:
-    /// 0]
+    /// Maximum time between two safety sweeps: the time grows while they find nothing; 0: it does
+    /// not grow [default: 0]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MAX_MS", value_name = "MS")]
     fallback_poll_interval_max_ms: Option<u64>,
-    /// Maximum time of a single wait inside the server [default: 30000]
+    /// Time after which a longer wait is renewed inside the server, which the client does not
+    /// notice [default: 30000]
     #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
     max_wait_time_ms: Option<u64>,
-    /// Delay added to every timer [default: 0]
+    /// Delay added to every timer of a waiting pop, for comparison with systems that have one
+    /// [default: 0]
     #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
     timer_grace_period_ms: Option<u64>,
-    /// Minimum duration of polling while degraded [default: 60000]
+    /// Minimum time for which a node polls that does not receive notifications reliably (a degraded
+    /// node) [default: 60000]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
     aggressive_poll_duration_ms: Option<u64>,
-    /// Number of empty claims in a row, without errors, that end polling while degraded [default:
-    /// 5]
+    /// Number of empty claims in a row, without errors, after which a degraded node stops polling
+    /// [default: 5]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_EXIT_THRESHOLD", value_name = "COUNT")]
     aggressive_exit_threshold: Option<u32>,
-    /// Time within which a claim must follow a hint, else the node polls [default: 100]
+    /// Time within which a notification must lead to a claim; otherwise the node is degraded and
+    /// polls [default: 100]
     #[arg(long, env = "WAKELINE_NOTIFY_DELIVERY_TIMEOUT_MS", value_name = "MS")]
     notify_delivery_timeout_ms: Option<u64>,
-    /// Time between two claims while degraded [default: 100]
+    /// Time between two claims of a degraded node [default: 100]
     #[arg(long, env = "WAKELINE_DEGRADED_POLL_INTERVAL_MS", value_name = "MS")]
     degraded_poll_interval_ms: Option<u64>,
-    /// What starts aggressive polling: degraded or any_wake [default: degraded]
+    /// When a node polls like a degraded one: degraded (only when it is degraded) or any_wake
+    /// (after every notification, too) [default: degraded]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_ON", value_name = "WHEN", value_parser = aggressive_on)]
     aggressive_on: Option<AggressiveOn>,
-    /// Maximum number of parked pops on this node [default: 10000]
+    /// Maximum number of waiting pops on this node [default: 10000]
     #[arg(long, env = "WAKELINE_WAITERS_MAX", value_name = "COUNT")]
     waiters_max: Option<usize>,
     /// Maximum number of concurrent claims on this node [default: 2]
     #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
     pub(super) claims_in_flight_max: Option<usize>,
-    /// Whether claims for parked pops take precedence over claims of pops that do not wait, which
-    /// still get at least every fourth claim; false: first come, first served [default: true]
+    /// Whether claims for waiting pops take precedence over claims for pops that do not wait (at
+    /// least every fourth claim is for the latter); false: claims are made in the order of arrival
+    /// [default: true]
     #[arg(long, env = "WAKELINE_USE_PRIORITY_DISPATCH", value_name = "BOOL")]
     pub(super) use_priority_dispatch: Option<bool>,
 }

@@ -14,6 +14,17 @@ const PREFIX: &str = "WAKELINE_";
 /// Settings that are not flags.
 const VARIABLES: [&str; 4] =
     ["WAKELINE_API_KEY", "WAKELINE_ENCRYPTION_KEYS", "WAKELINE_JWT_SECRET", "WAKELINE_LOG"];
+/// Shown at the end of `wakeline serve --help`.
+pub(super) const SETTINGS_WITHOUT_FLAGS: &str = "\
+Environment variables without a flag (secrets have none, because flags show in process lists):
+  WAKELINE_API_KEY          API key that clients must send
+  WAKELINE_ENCRYPTION_KEYS  Keys for encryption at rest, as id:base64, separated by commas; the
+                            first one encrypts
+  WAKELINE_JWT_SECRET       Secret of JWTs signed with HS256
+  WAKELINE_LOG              Filter of the log, like warn or wakeline_http=debug,info [default: info]
+
+The file of --config may contain the secrets, too: as api_key and encryption_keys, and as jwt_secret
+in the table [access].";
 /// Variables of the project's own tests, benchmarks and examples, without the prefix.
 const TOOLING: [&str; 4] = ["BLESS", "CASES", "LONG", "SEED"];
 const TOOLING_PREFIXES: [&str; 3] = ["TEST_", "BENCH_", "EXAMPLE_"];
@@ -35,7 +46,8 @@ pub(crate) fn check_environment(
             Some(known) => format!("did you mean {PREFIX}{known}?"),
             None => "`wakeline serve --help` lists them".to_owned(),
         };
-        let text = format!("there is no setting {name}, which is set in the environment: {hint}");
+        let text =
+            format!("there is no setting {name}, although it is set in the environment: {hint}");
         return Err(UsageError(text));
     }
     Ok(())
@@ -76,7 +88,9 @@ pub(super) fn explain_unknown_key(message: &str) -> String {
         nearest(name, accepted)
     } else if top.contains(name) {
         return format!(
-            "{name} belongs in one of the tables [queue], [long_poll], [hook] and [access]"
+            "{name} is not a top-level setting: it belongs in one of the tables [queue], \
+             [long_poll], [hook], [retention] and [access], in [hook] and [retention] without the \
+             prefix"
         );
     } else {
         nearest(name, top.iter().map(String::as_str))
@@ -94,7 +108,7 @@ fn top_level_keys() -> BTreeSet<String> {
     let command = <super::ServeArgs as clap::Args>::augment_args(clap::Command::new("serve"));
     let flags = command.get_arguments().filter_map(clap::Arg::get_long);
     let secrets = ["api_key", "encryption_keys", "jwt_secret"];
-    let tables = ["queue", "long_poll", "hook", "access"];
+    let tables = ["queue", "long_poll", "hook", "retention", "access"];
     let rest = secrets.into_iter().chain(tables).map(str::to_owned);
     flags.map(|flag| flag.replace('-', "_")).chain(rest).collect()
 }

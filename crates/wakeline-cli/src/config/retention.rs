@@ -11,11 +11,11 @@ const DAY: u64 = 24 * 60 * 60;
 const INSTANCES_DAYS: u64 = 30;
 const WEBHOOKS_DAYS: u64 = 90;
 
-/// The settings of retention as flags, variables or a file give them.
+/// Retention settings from flags, environment variables or the configuration file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionArgs {
-    /// Days that ended orchestration instances are kept; 0 keeps them indefinitely [default: 30]
+    /// Number of days to keep ended orchestration instances; 0: indefinitely [default: 30]
     #[arg(
         id = "retention_instances_days",
         long = "retention-instances-days",
@@ -23,8 +23,8 @@ pub(super) struct RetentionArgs {
         value_name = "DAYS"
     )]
     pub(super) instances_days: Option<u64>,
-    /// Days that webhook messages are kept with their deliveries and attempts, but at least as long
-    /// as their payload; 0 keeps them indefinitely [default: 90]
+    /// Number of days for which webhook messages are kept with their deliveries and attempts. They
+    /// are kept at least as long as their payload; 0: indefinitely [default: 90]
     #[arg(
         id = "retention_webhooks_days",
         long = "retention-webhooks-days",

@@ -51,7 +51,7 @@ pub(super) fn explain_value(message: &str) -> Option<String> {
     let must = match expected {
         "u16" | "u32" | "u64" | "usize" => "must be a whole number, 0 or more",
         "a boolean" => "must be true or false",
-        "a string" | "path string" => "must be a text in quotes",
+        "a string" | "path string" => "must be a string in quotes",
         "a sequence" => "must be a list in brackets, like [\"a\", \"b\"]",
         table if table.starts_with("struct ") => "must be a table",
         _ => return None,

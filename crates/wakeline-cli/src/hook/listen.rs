@@ -60,8 +60,9 @@ pub(crate) struct ListenArgs {
     /// Only events of these types, like invoice.paid or invoice.*
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     event_types: Vec<String>,
-    /// Uid of the endpoint to pull from. It is created if it does not exist; otherwise only its
-    /// event types are changed, if --event-types is given. It is not removed at the end
+    /// Uid of the endpoint to pull from. It is created if it does not exist, and not removed at the
+    /// end. If it exists, --event-types replaces its event types, and nothing else is changed.
+    /// Without this flag, a new endpoint is created, and removed at the end
     #[arg(long, value_name = "UID")]
     endpoint: Option<String>,
 }
@@ -129,7 +130,7 @@ pub(crate) fn run(args: ListenArgs) -> anyhow::Result<ExitCode> {
         let mut stop = StopSignals::new()?;
         let listener = EventForwarder::open(server, local, &args).await?;
         print_line(&format!(
-            "events of {} are forwarded to {}; stop with ctrl-c",
+            "forwarding the events of application {} to {}; stop with ctrl-c",
             args.app, args.forward
         ));
         print_line(&listener.signing().await);
@@ -208,8 +209,8 @@ impl EventForwarder {
             anyhow::Ok(serde_json::from_slice::<Secret>(&reply.body)?.key)
         };
         match read.await {
-            Ok(secret) => format!("they are signed with the secret {secret}"),
-            Err(error) => format!("they are signed; {error:#}"),
+            Ok(secret) => format!("the events are signed with the secret {secret}"),
+            Err(error) => format!("the events are signed, but the secret is not known: {error:#}"),
         }
     }
 
@@ -269,7 +270,7 @@ impl EventForwarder {
         let (id, kind, took) = (message.id, message.event_type, began.elapsed().as_millis());
         print_line(&format!("{id} {kind}{again} -> {outcome} in {took} ms"));
         if let Err(error) = settled {
-            print_line(&format!("{id} is delivered again: {error:#}"));
+            print_line(&format!("{id} will be delivered again: {error:#}"));
         }
     }
 
@@ -343,7 +344,10 @@ fn require_settled(verb: &str, body: &[u8]) -> anyhow::Result<()> {
     let settled: SettleResponse = serde_json::from_slice(body)?;
     match settled.results.first() {
         Some(one) if one.success => Ok(()),
-        Some(one) => bail!("the {verb} came too late: the lease was {}", one.state),
+        Some(one) => bail!(
+            "the {verb} had no effect, because the lease of the event has ended ({})",
+            one.state
+        ),
         None => bail!("the server did not return a result of the {verb}"),
     }
 }

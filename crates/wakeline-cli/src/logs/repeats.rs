@@ -1,4 +1,4 @@
-//! RepeatedLine log lines are written once, then counted.
+//! Repeated log lines are written once, then counted.
 //!
 //! While a database is unavailable, every request and every background task fails for the same
 //! reason, thousands of times. The first of several equal lines is written. Repetitions within
@@ -110,7 +110,7 @@ pub(super) fn log(repeated: Vec<RepeatedLine>) {
         tracing::warn!(
             times,
             line = line.trim_end(),
-            "a log line was repeated: its repetitions were only counted"
+            "a log line was repeated: its repetitions were counted instead of written"
         );
     }
 }

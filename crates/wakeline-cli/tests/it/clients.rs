@@ -80,7 +80,7 @@ async fn sql_functions_work_from_another_driver_and_from_psql() {
 }
 
 /// Starts a server that may call receivers on this machine.
-async fn serve(store: &Store, api_key: Option<&str>) -> Server {
+pub(crate) async fn serve(store: &Store, api_key: Option<&str>) -> Server {
     let key = wakeline().arg("encryption-key").output().await.expect("runs").stdout;
     let key = String::from_utf8(key).expect("UTF-8");
     let mut command = wakeline();

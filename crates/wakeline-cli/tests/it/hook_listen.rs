@@ -24,7 +24,7 @@ async fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>)
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let line = lines.next_line().await.expect("readable").expect("a line");
-    assert!(line.contains("events of a are forwarded to"), "{line}");
+    assert!(line.contains("forwarding the events of application a to"), "{line}");
     let line = lines.next_line().await.expect("readable").expect("a line");
     assert!(line.contains("signed with the secret whsec_"), "{line}");
     (child, lines)

@@ -62,7 +62,7 @@ async fn a_node_that_sends_no_webhooks_reports_it() {
             Store::Postgres(_) => {
                 assert_eq!(webhooks, "off: no encryption key");
                 let mut lines = BufReader::new(server.take_stderr()).lines();
-                line_with(&mut lines, "webhooks are off on this node").await;
+                line_with(&mut lines, "this node sends no webhooks").await;
             }
         }
     }
@@ -142,14 +142,14 @@ async fn a_lost_listener_is_logged_with_its_cause() {
     let store = Store::postgres().await;
     let mut server = Server::spawn(serve(&store.url())).await;
     let mut lines = BufReader::new(server.take_stderr()).lines();
-    line_with(&mut lines, "listening for other nodes").await;
+    line_with(&mut lines, "receiving notifications from other nodes").await;
     let (client, connection) =
         tokio_postgres::connect(&store.url(), tokio_postgres::NoTls).await.expect("connected");
     tokio::spawn(connection);
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     client.query(end, &[]).await.expect("ended");
-    let lost = line_with(&mut lines, "lost the connection that listens").await;
+    let lost = line_with(&mut lines, "lost the connection that receives notifications").await;
     assert!(lost.contains("administrator command"), "{lost}");
 }
 
@@ -158,7 +158,7 @@ async fn repeated_errors_are_counted_instead_of_written() {
     let postgres = OwnPostgres::start();
     let mut server = Server::spawn(serve(&postgres.url())).await;
     let mut lines = BufReader::new(server.take_stderr()).lines();
-    line_with(&mut lines, "listening for other nodes").await;
+    line_with(&mut lines, "receiving notifications from other nodes").await;
     let reading = tokio::spawn(async move {
         let mut all = Vec::new();
         while let Some(line) = lines.next_line().await.expect("readable") {

@@ -71,7 +71,7 @@ async fn a_wrong_line_of_the_file_is_named_with_its_value_and_what_it_must_be() 
         ("wake_mode = 7", &["wake_mode", "fused, compete, broadcast or poll"]),
         ("notify = \"maybe\"", &["notify", "after_commit, trigger or off", "\"maybe\""]),
         ("listen = \"localhost\"", &["listen", "an IP address and a port"]),
-        ("listen_url = 5", &["listen_url", "a text in quotes", "5"]),
+        ("listen_url = 5", &["listen_url", "a string in quotes", "5"]),
         ("lissten = \"x\"", &["\"lissten\"", "did you mean listen?"]),
         ("colour = 1", &["\"colour\"", "--help"]),
         ("queue = 1", &["queue", "must be a table"]),

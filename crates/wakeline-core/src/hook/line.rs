@@ -38,7 +38,7 @@ impl HookLine {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HookChange {
     /// What may be available.
-    pub what: HookWhat,
+    pub what: HookChangeKind,
     /// The time from now until there is something to claim.
     pub due_in: Duration,
 }
@@ -46,7 +46,7 @@ pub struct HookChange {
 /// What a [`HookChange`] refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HookWhat {
+pub enum HookChangeKind {
     /// A delivery that this server sends.
     Push,
     /// A delivery of an endpoint that its owner pulls.
@@ -60,7 +60,7 @@ pub enum HookWhat {
 
 impl HookChange {
     /// Creates a hint for something that is available now.
-    pub fn now(what: HookWhat) -> Self {
+    pub fn now(what: HookChangeKind) -> Self {
         Self { what, due_in: Duration::ZERO }
     }
 
@@ -68,10 +68,10 @@ impl HookChange {
     /// claim.
     pub fn line(&self) -> Option<HookTopic> {
         match self.what {
-            HookWhat::Push => Some(HookLine::Push),
-            HookWhat::Pull(endpoint) => Some(HookLine::Pull(endpoint)),
-            HookWhat::Background => Some(HookLine::Background),
-            HookWhat::EventTypes => None,
+            HookChangeKind::Push => Some(HookLine::Push),
+            HookChangeKind::Pull(endpoint) => Some(HookLine::Pull(endpoint)),
+            HookChangeKind::Background => Some(HookLine::Background),
+            HookChangeKind::EventTypes => None,
         }
     }
 }

@@ -47,7 +47,10 @@ impl Client {
         if ended && let Err(error) = close_tree(self.provider.as_ref(), &id).await {
             // The instance has a message in its mailbox that makes a runtime close them.
             let error = error_chain(&error);
-            tracing::warn!(%instance, error, "could not close all children at once");
+            tracing::warn!(
+                %instance, error,
+                "could not close all children of an instance: the rest is closed later"
+            );
         }
         Ok(ended)
     }

@@ -41,7 +41,8 @@ pub(super) fn recorded(parent: &InstanceId, events: &[Event]) -> HashMap<u64, In
 
 fn named(text: String) -> InstanceId {
     let text = if text.len() <= NAME_BYTES_MAX { text } else { hex(&Sha256::digest(text)) };
-    InstanceId::new(text).expect("made of a valid id and within the limit")
+    InstanceId::new(text)
+        .expect("a text that begins with a valid id and is short enough is a valid id")
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -157,7 +157,7 @@ fn describe(kind: &EventKind) -> String {
         E::TimerCancelled { of } => format!("cancel timer of {of}"),
         E::EventAwaited { name } => format!("wait for event {name}"),
         E::EventRaised { name, data } => format!("event {name} {data:?}"),
-        E::EventForgone { of } => format!("give up wait of {of}"),
+        E::EventForgone { of } => format!("stop the wait of {of}"),
         E::ChildStarted { instance, name, attached, close_policy, .. } => {
             let kind = match (attached, close_policy) {
                 (false, _) => "detached ",

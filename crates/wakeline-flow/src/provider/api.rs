@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{
-    ActivityFilter, Capabilities, FlowChange, FlowLine, FlowTopic, FlowWhat, InstanceId, OwnerId,
-    error_chain,
+    ActivityFilter, Capabilities, FlowChange, FlowChangeKind, FlowLine, FlowTopic, InstanceId,
+    OwnerId, error_chain,
 };
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -197,9 +197,15 @@ impl Api for FlowApi {
     fn concerns(hint: &FlowHint, line: &FlowWaitLine) -> bool {
         let FlowHint::Change(change) = hint else { return matches!(line, FlowWaitLine::Turns(_)) };
         match (&change.what, line) {
-            (FlowWhat::Turn(capability), FlowWaitLine::Turns(known)) => known.allow(capability),
-            (FlowWhat::Work(route), FlowWaitLine::Work { filter, .. }) => filter.allows(route),
-            (FlowWhat::Outcome(changed), FlowWaitLine::Outcome(instance, _)) => changed == instance,
+            (FlowChangeKind::Turn(capability), FlowWaitLine::Turns(known)) => {
+                known.allow(capability)
+            }
+            (FlowChangeKind::Work(route), FlowWaitLine::Work { filter, .. }) => {
+                filter.allows(route)
+            }
+            (FlowChangeKind::Outcome(changed), FlowWaitLine::Outcome(instance, _)) => {
+                changed == instance
+            }
             _ => false,
         }
     }

@@ -38,7 +38,7 @@ pub enum ProviderError {
     #[error("the lease is no longer held: another worker may have the item by now")]
     LockLost,
     /// The provider is shutting down.
-    #[error("the provider is shutting down: no call is possible any more")]
+    #[error("the provider is shutting down and accepts no more calls")]
     Closed,
 }
 

@@ -382,7 +382,7 @@ impl Provider for StoreProvider {
         self.inner.hub.drain();
         self.inner.writes.close();
         self.inner.writes.wait().await;
-        self.inner.hub.settled().await;
+        self.inner.hub.wait_for_claims().await;
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {

@@ -26,8 +26,8 @@ use crate::message::{ActivityTask, FlowMessage};
 use crate::provider::{FetchedWork, ProviderError};
 use crate::registry::ActivityCode;
 
-/// How long an activity that this process cannot run waits before it can be fetched again.
-const LATER: Duration = Duration::from_secs(5);
+/// How long an activity waits before it can be fetched again, if this process has no code for it.
+const UNREGISTERED_DELAY: Duration = Duration::from_secs(5);
 
 /// Runs activities.
 pub(super) struct ActivityRunner {
@@ -49,7 +49,7 @@ impl ActivityRunner {
         Self { shared }
     }
 
-    /// Runs one attempt and settles it.
+    /// Runs one attempt and settles it, or only removes an activity whose result is not needed.
     pub(super) async fn run(&self, work: FetchedWork, slot: RunSlot<'_>) {
         let FetchedWork { item, lock_token, attempt, state, session, .. } = work;
         let _in_session = session.is_some().then(|| self.shared.sessions.enter());
@@ -64,7 +64,7 @@ impl ActivityRunner {
             // The instance has ended or was deleted, so nothing waits for the completion.
             self.shared.provider.ack_work_item(&lock_token, None).await
         } else {
-            self.run_wanted(&task, &lock_token, attempt, slot).await
+            self.run_and_settle(&task, &lock_token, attempt, slot).await
         };
         match settled {
             Ok(()) => {}
@@ -82,7 +82,8 @@ impl ActivityRunner {
         }
     }
 
-    async fn run_wanted(
+    /// Runs one attempt of an activity whose result is needed, and settles it.
+    async fn run_and_settle(
         &self,
         task: &ActivityTask,
         lock_token: &str,
@@ -93,21 +94,27 @@ impl ActivityRunner {
         let Some(code) = self.shared.registry.activity(&task.name) else {
             tracing::warn!(
                 instance = %task.instance, activity = task.name,
-                "no code is registered here for this activity; it is left to another worker"
+                "this process has no code for an activity: another worker must run it"
             );
-            return provider.abandon_work_item(lock_token, Some(LATER), true).await;
+            let ignore_attempt = true;
+            return provider
+                .abandon_work_item(lock_token, Some(UNREGISTERED_DELAY), ignore_attempt)
+                .await;
         };
         let lost_attempts = &self.shared.lost_attempts;
         let attempts_max = task.policy.attempts_max.max(1);
-        let lost = lost_attempts.before(task, lock_token);
+        let lost = lost_attempts.others(task, lock_token);
+        // The policy limits the attempts that return a failure. Attempts that end without a result
+        // have a limit of their own, which is in the options of the runtime.
         if attempt.saturating_sub(lost)
             > attempts_max.saturating_add(self.shared.options.attempts_max)
         {
-            let words = "the activity was given up: every attempt ended without a result, because \
-                the process that ran it crashed, hung or lost its lease; see the logs of workers";
+            let message = "the activity was given up: every attempt ended without a result, \
+                because the process that ran it crashed, hung or lost its lease; see the logs of \
+                workers";
             let error = FlowError {
                 attempts: Some(attempt - 1),
-                ..FlowError::new(FailureKind::Poison, words)
+                ..FlowError::new(FailureKind::Poison, message)
             };
             let error = error.with_origin(origin(task, attempt - 1));
             return self.complete(task, lock_token, Err(error)).await;
@@ -115,8 +122,9 @@ impl ActivityRunner {
         let outcome = self.attempt(&code, task, lock_token, attempt).await;
         // The next activity runs while this one is settled: many are settled in one transaction.
         drop(slot);
-        // Another attempt may have been found to be lost while this one ran.
-        let counted = attempt.saturating_sub(lost_attempts.before(task, lock_token));
+        // Read again: while this attempt ran, an earlier one of this process may have been recorded
+        // as lost.
+        let counted = attempt.saturating_sub(lost_attempts.others(task, lock_token));
         match outcome {
             ActivityOutcome::Done(Err(error)) if counted < attempts_max && may_retry(&error) => {
                 let delay = task.policy.backoff.delay(counted);
@@ -128,15 +136,16 @@ impl ActivityRunner {
                 provider.retry_work_item(lock_token, delay, &error).await
             }
             ActivityOutcome::Done(result) => {
-                let failed = |error| {
+                let with_attempt = |error| {
                     FlowError { attempts: Some(attempt), ..error }
                         .with_origin(origin(task, attempt))
                 };
-                self.complete(task, lock_token, result.map_err(failed)).await
+                self.complete(task, lock_token, result.map_err(with_attempt)).await
             }
             ActivityOutcome::Unwanted => Ok(()),
             ActivityOutcome::Interrupted => {
-                provider.abandon_work_item(lock_token, None, true).await
+                let ignore_attempt = true;
+                provider.abandon_work_item(lock_token, None, ignore_attempt).await
             }
         }
     }
@@ -148,16 +157,17 @@ impl ActivityRunner {
         lock_token: &str,
         attempt: u32,
     ) -> ActivityOutcome {
-        let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
-        let context = ActivityContext::new(task, attempt, unwanted.clone())
+        let cancellation = CancellationToken::new();
+        let lease_duration = self.shared.options.worker_lock_timeout;
+        let context = ActivityContext::new(task, attempt, cancellation.clone())
             .with_states(self.shared.registry.states());
         let (code, input) = (Arc::clone(code), task.input.clone());
         let span = tracing::info_span!(
             "activity", name = task.name, instance = %task.instance, attempt
         );
         let body = async move { code.run(context, input).await };
-        // The code has its own task, so that one that blocks or is dropped late does not occupy the
-        // dispatcher.
+        // The code runs in a task of its own, so that it does not occupy the dispatcher if it
+        // blocks, or if dropping it takes long.
         let mut running = tokio::spawn(tracing::Instrument::instrument(body, span));
         let limit = async {
             match task.policy.attempt_timeout_ms {
@@ -169,32 +179,32 @@ impl ActivityRunner {
             done = &mut running => return ActivityOutcome::Done(done.unwrap_or_else(|error| {
                 Err(FlowError::new(FailureKind::Panic, error.to_string()))
             })),
-            () = renew_activity(&self.shared, task, lock_token, lease / 3) => {
+            () = renew_activity(&self.shared, task, lock_token, lease_duration / 3) => {
                 ActivityOutcome::Unwanted
             }
             () = limit => {
-                let words = format!(
+                let message = format!(
                     "the attempt took longer than its limit of {} ms",
                     task.policy.attempt_timeout_ms.unwrap_or_default()
                 );
-                ActivityOutcome::Done(Err(FlowError::new(FailureKind::Timeout, words)))
+                ActivityOutcome::Done(Err(FlowError::new(FailureKind::Timeout, message)))
             }
             () = self.shared.cancelling.cancelled() => ActivityOutcome::Interrupted,
         };
-        unwanted.cancel();
+        cancellation.cancel();
         let grace = self.shared.options.cancellation_grace;
         if tokio::time::timeout(grace, &mut running).await.is_err() {
             tracing::warn!(
                 instance = %task.instance, activity = task.name,
-                "a cancelled activity did not return within its grace period and is dropped"
+                "a cancelled activity did not return within its grace period: its task was aborted"
             );
             running.abort();
         }
         outcome
     }
 
-    /// Sends the completion to the instance. If the provider fails, this is repeated as long as the
-    /// lease lives, and the lease is renewed meanwhile.
+    /// Sends the completion to the instance. If the provider fails, repeats this until the lease is
+    /// lost, and renews the lease meanwhile.
     async fn complete(
         &self,
         task: &ActivityTask,
@@ -202,27 +212,28 @@ impl ActivityRunner {
         result: Result<Json, FlowError>,
     ) -> Result<(), ProviderError> {
         let done = FlowMessage::activity_done(task, result);
-        let lease = self.shared.options.worker_lock_timeout;
-        let repeated = async {
+        let lease_duration = self.shared.options.worker_lock_timeout;
+        let send = async {
             let mut retry_pauses = RetryPauses::default();
             loop {
                 match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                     Err(error @ ProviderError::Retryable { .. }) => {
-                        log(task, &retry_pauses, &error);
+                        log_retry(task, &retry_pauses, &error);
                         retry_pauses.pause().await;
                     }
                     Ok(()) => {
                         self.shared.lost_attempts.forget(task);
                         return Ok(());
                     }
-                    ended => return ended,
+                    Err(error) => return Err(error),
                 }
             }
         };
         tokio::select! {
             biased;
-            ended = repeated => ended,
-            () = renew_activity(&self.shared, task, lock_token, lease / 10) => {
+            result = send => result,
+            // The first renewal is early, because the run may have used up a third of the lease.
+            () = renew_activity(&self.shared, task, lock_token, lease_duration / 10) => {
                 Err(ProviderError::LockLost)
             }
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
@@ -230,18 +241,18 @@ impl ActivityRunner {
     }
 }
 
-fn log(task: &ActivityTask, retry_pauses: &RetryPauses, error: &ProviderError) {
+fn log_retry(task: &ActivityTask, retry_pauses: &RetryPauses, error: &ProviderError) {
     let (instance, activity) = (&task.instance, &task.name);
-    let (attempts, error) = (retry_pauses.so_far() + 1, error_chain(error));
-    if retry_pauses.is_notable() {
+    let (attempts, error) = (retry_pauses.count() + 1, error_chain(error));
+    if retry_pauses.should_warn() {
         tracing::warn!(
             %instance, activity, attempts, error,
-            "could not store the result of an activity yet"
+            "could not store the result of an activity: trying again"
         );
     } else {
         tracing::debug!(
             %instance, activity, attempts, error,
-            "repeating the completion of an activity"
+            "could not store the result of an activity: trying again"
         );
     }
 }

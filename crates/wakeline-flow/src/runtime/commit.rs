@@ -93,18 +93,19 @@ async fn takes_too_long(
 }
 
 fn too_long(error: &ProviderError) -> ProviderError {
-    let words = format!(
-        "it took too long {TOO_LONG_MAX} times in a row, while other calls succeeded: {}",
+    let message = format!(
+        "the commit took too long {TOO_LONG_MAX} times in a row, while other calls \
+         succeeded: {}",
         error_chain(error)
     );
-    ProviderError::Permanent { operation: "commit the turn", source: words.into() }
+    ProviderError::Permanent { operation: "commit the turn", source: message.into() }
 }
 
 fn log(instance: &InstanceId, retry_pauses: &RetryPauses, error: &ProviderError) {
-    let (attempts, error) = (retry_pauses.so_far() + 1, error_chain(error));
-    if retry_pauses.is_notable() {
-        tracing::warn!(%instance, attempts, error, "could not commit a turn yet");
+    let (attempts, error) = (retry_pauses.count() + 1, error_chain(error));
+    if retry_pauses.should_warn() {
+        tracing::warn!(%instance, attempts, error, "could not commit a turn: trying again");
     } else {
-        tracing::debug!(%instance, attempts, error, "repeating the commit of a turn");
+        tracing::debug!(%instance, attempts, error, "could not commit a turn: trying again");
     }
 }

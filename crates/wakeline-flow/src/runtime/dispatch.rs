@@ -72,7 +72,7 @@ impl WorkSource for Turns {
         abandoned.unwrap_or_else(|error| {
             tracing::debug!(
                 error = error_chain(&error),
-                "could not give back a turn; it is available when its lease ends"
+                "could not release the lease of a turn: it will expire"
             )
         });
     }
@@ -119,7 +119,7 @@ impl WorkSource for Activities {
         abandoned.unwrap_or_else(|error| {
             tracing::debug!(
                 error = error_chain(&error),
-                "could not give back an activity; it is available when its lease ends"
+                "could not release the lease of an activity: it will expire"
             )
         });
     }
@@ -213,7 +213,10 @@ async fn run<S: WorkSource>(
         () = source.run(item, permit.running(running)) => {}
         // A store that does not answer must not keep a runtime that was dropped in memory.
         () = overdue(shared) => {
-            tracing::warn!("an item could not be settled before shutdown; its lease will expire")
+            tracing::warn!(
+                "the result of a turn or an activity could not be stored before the shutdown: its \
+                 lease will expire"
+            )
         }
     }
 }

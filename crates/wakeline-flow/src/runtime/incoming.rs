@@ -101,12 +101,12 @@ impl Incoming {
     /// instance.
     pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(FlowMessage, Option<Timestamp>)> {
         let refusal = |parent: &Parent| {
-            let words = format!(
+            let message = format!(
                 "an instance with the id {} exists already: give the child another id",
                 self.item.instance
             );
             let origin = ErrorOrigin::Child { name: None, instance: self.item.instance.clone() };
-            let error = FlowError::new(FailureKind::Application, words).with_origin(origin);
+            let error = FlowError::new(FailureKind::Application, message).with_origin(origin);
             FlowMessage::child_done(parent.clone(), Err(error))
         };
         let refused = self.unstarted.iter().filter(|parent| Some(*parent) != own);

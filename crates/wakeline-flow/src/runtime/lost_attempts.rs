@@ -46,8 +46,8 @@ impl LostAttempts {
         }
     }
 
-    /// Returns how many other attempts may have been lost to an outage.
-    pub(super) fn before(&self, task: &ActivityTask, lock_token: &str) -> u32 {
+    /// Returns how many other attempts of the activity may have been lost to an outage.
+    pub(super) fn others(&self, task: &ActivityTask, lock_token: &str) -> u32 {
         let by_activity = self.by_activity.lock();
         if by_activity.is_empty() {
             return 0;

@@ -182,8 +182,8 @@ impl RuntimeOptions {
             return Ok(());
         }
         let reason = format!(
-            "must not be set to {pace:?}: in a runtime dispatcher_idle_sleep, which is {sleep:?}, \
-             takes its place; set that one"
+            "must not be set to {pace:?}: a runtime uses dispatcher_idle_sleep instead, which is \
+             {sleep:?}; set that option"
         );
         Err(RuntimeOptionsError::new("long_poll.degraded_poll_interval", &reason))
     }

@@ -101,7 +101,7 @@ async fn instance_ended(shared: &RuntimeShared, instance: &InstanceId) {
             Err(ProviderError::Closed) => return std::future::pending().await,
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::debug!(error, %instance, "could not wait for the end of an instance");
+                tracing::debug!(error, %instance, "could not check whether an instance has ended");
                 tokio::time::sleep(shared.options.worker_lock_timeout / 3).await;
             }
         }

@@ -1,7 +1,7 @@
 //! Pauses between attempts to commit a result that the provider could not store.
 //!
 //! # Invariants
-//! * The attempts continue as long as the lease lives, and the lease is renewed meanwhile: an
+//! * The attempts continue until the lease is lost, and the lease is renewed meanwhile: an
 //!   outage only delays a turn or an activity.
 
 use std::time::Duration;
@@ -12,36 +12,37 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// After this many failures a warning is logged, and then each time their number has doubled.
-const NOTABLE: u32 = 4;
+const WARN_AFTER: u32 = 4;
 
 /// Pauses between repetitions of one call.
 pub(super) struct RetryPauses {
     pause: Duration,
-    so_far: u32,
+    count: u32,
 }
 
 impl Default for RetryPauses {
     fn default() -> Self {
-        Self { pause: PAUSE_MIN, so_far: 0 }
+        Self { pause: PAUSE_MIN, count: 0 }
     }
 }
 
 impl RetryPauses {
     /// The number of pauses so far.
-    pub(super) fn so_far(&self) -> u32 {
-        self.so_far
+    pub(super) fn count(&self) -> u32 {
+        self.count
     }
 
-    /// Whether the failure before the next pause should be logged as a warning. An outage is long
-    /// by then, and must not fill the log.
-    pub(super) fn is_notable(&self) -> bool {
-        let failures = self.so_far.saturating_add(1);
-        failures >= NOTABLE && failures.is_power_of_two()
+    /// Whether the failure before the next pause is logged as a warning: not the first ones, which
+    /// are usual in a short outage, and then ever more rarely, so that a long outage does not fill
+    /// the log.
+    pub(super) fn should_warn(&self) -> bool {
+        let failures = self.count.saturating_add(1);
+        failures >= WARN_AFTER && failures.is_power_of_two()
     }
 
     /// Pauses before the next attempt.
     pub(super) async fn pause(&mut self) {
-        self.so_far = self.so_far.saturating_add(1);
+        self.count = self.count.saturating_add(1);
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
@@ -68,7 +69,7 @@ mod tests {
     async fn warnings_begin_after_a_few_failures_and_become_rare() {
         let (mut retry_pauses, mut warned) = (RetryPauses::default(), Vec::new());
         for failure in 1..=100 {
-            if retry_pauses.is_notable() {
+            if retry_pauses.should_warn() {
                 warned.push(failure);
             }
             retry_pauses.pause().await;

@@ -103,13 +103,13 @@ impl TurnRunner {
             }
             Ok(TurnPlan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
             Ok(TurnPlan::Leave(reason)) => {
-                tracing::warn!(%instance, reason, "an ended instance is left to another process");
+                tracing::warn!(%instance, reason, "another process must handle an ended instance");
                 self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
             }
             Ok(TurnPlan::Later(delay)) => {
                 tracing::warn!(
                     %instance,
-                    "no code is registered here for this instance; it is left to another process"
+                    "this process has no code for an instance: another process must run it"
                 );
                 self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
             }
@@ -212,7 +212,7 @@ impl TurnRunner {
             tracing::warn!(
                 instance = %incoming.item.instance,
                 events = execution.last_event(),
-                "the history is long: use continue_as_new from time to time"
+                "the history of an instance is long: call continue_as_new from time to time"
             );
         }
         let ack = ack::of(incoming, &execution, result);
@@ -299,7 +299,10 @@ impl TurnRunner {
         let (provider, instance) = (self.shared.provider.as_ref(), &item.instance);
         match close_children(provider, instance, item.execution, usize::MAX).await {
             Err(error @ ProviderError::Permanent { .. }) => {
-                tracing::error!(%instance, error = error_chain(&error), "children were not closed");
+                tracing::error!(
+                    %instance, error = error_chain(&error),
+                    "the children of an ended instance could not be closed"
+                );
                 Ok(())
             }
             closed => closed.map(drop),

@@ -88,7 +88,10 @@ async fn fail_pending(
     if detail.state == InstanceState::Pending
         && admin.terminate(instance, error.clone(), None).await?
     {
-        tracing::warn!(%instance, error = error_chain(&error), "a pending instance has failed");
+        tracing::warn!(
+            %instance, error = error_chain(&error),
+            "failed an instance that no worker has claimed"
+        );
     }
     Ok(())
 }
@@ -116,7 +119,7 @@ async fn fail_activities(
     for token in kept {
         if let Err(error) = provider.abandon_work_item(&token, None, true).await {
             let error = error_chain(&error);
-            tracing::debug!(error, "could not give back an activity; its lease will expire");
+            tracing::debug!(error, "could not release the lease of an activity: it will expire");
         }
     }
     if let Some(session) = filter.session {
@@ -149,7 +152,7 @@ async fn fail_found(
             continue;
         };
         let (instance, text) = (&task.instance, error_chain(&error));
-        tracing::warn!(%instance, error = text, "an activity has failed");
+        tracing::warn!(%instance, error = text, "failed an activity that no worker has claimed");
         let done = FlowMessage::activity_done(&task, Err(error));
         provider.ack_work_item(&work.lock_token, Some(done)).await?;
     }
@@ -157,6 +160,6 @@ async fn fail_found(
 }
 
 fn too_late(what: &UnclaimedWork, timeout: Duration) -> FlowError {
-    let words = format!("{what} within {} ms", timeout.as_millis());
-    FlowError::new(FailureKind::Timeout, words)
+    let message = format!("{what} within {} ms", timeout.as_millis());
+    FlowError::new(FailureKind::Timeout, message)
 }

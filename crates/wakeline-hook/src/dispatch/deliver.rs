@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookWhat, error_chain};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookChangeKind, error_chain};
 use wakeline_store::hook::{
     AttemptRecord, DeliveryGroup, DeliveryItem, DeliveryTarget, SettleDelivery, SettledDelivery,
     SettledState,
@@ -109,7 +109,7 @@ impl DeliveryTask {
                 let endpoint = self.group.target.endpoint;
                 tracing::error!(
                     %endpoint, error = error_chain(&error),
-                    "a delivery cannot be sent"
+                    "a webhook could not be sent"
                 );
                 let ended = AttemptEnd::Failed(format!("not sent: {error}"));
                 (FinishedCall { ended, took: Duration::ZERO }, true)
@@ -199,7 +199,8 @@ impl DeliveryTask {
                 let endpoint = self.group.target.endpoint;
                 tracing::error!(
                     %endpoint, error = error_chain(&error),
-                    "the result of an attempt could not be written: it counts as unknown"
+                    "the result of an attempt could not be stored: the result is recorded as \
+                     unknown when the lease ends"
                 );
                 return Vec::new();
             }
@@ -217,7 +218,7 @@ impl DeliveryTask {
                 stale(&self.group.target, end.token);
                 // An earlier call whose result was lost may have stored the outcome and made other
                 // deliveries due, so the waiters must look for them.
-                self.inner.hint(&[HookChange::now(HookWhat::Push)]);
+                self.inner.hint(&[HookChange::now(HookChangeKind::Push)]);
             }
             if end.throttle.is_some() {
                 meters.throttled();
@@ -226,11 +227,14 @@ impl DeliveryTask {
             let (endpoint, application) = (target.endpoint, target.application);
             if settled.opened {
                 meters.opened();
-                tracing::info!(%endpoint, %application, "breaker opened");
+                tracing::info!(
+                    %endpoint, %application,
+                    "the circuit breaker of an endpoint opened: its deliveries are paused"
+                );
             }
             if let Some(reason) = settled.disabled {
                 meters.disabled(reason);
-                tracing::warn!(%endpoint, %application, ?reason, "endpoint disabled");
+                tracing::warn!(%endpoint, %application, ?reason, "an endpoint was disabled");
             }
             self.inner.hint(&settled.changes);
         }
@@ -243,17 +247,20 @@ impl DeliveryTask {
         let took_ms = u64::try_from(sent.took.as_millis()).unwrap_or(u64::MAX);
         match &sent.ended {
             AttemptEnd::Response { status, .. } => {
-                tracing::debug!(%endpoint, %message, attempt, status, took_ms, "attempt answered");
+                tracing::debug!(
+                    %endpoint, %message, attempt, status, took_ms,
+                    "the endpoint responded to an attempt"
+                );
             }
             AttemptEnd::Refused(error) => {
                 tracing::debug!(
                     %endpoint, %message, attempt, error = error_chain(&error),
-                    "attempt refused"
+                    "an attempt was not made, because the URL is not allowed"
                 );
             }
             other => {
                 let error = other.error();
-                tracing::debug!(%endpoint, %message, attempt, error, took_ms, "attempt failed");
+                tracing::debug!(%endpoint, %message, attempt, error, took_ms, "an attempt failed");
             }
         }
     }

@@ -47,7 +47,8 @@ pub(super) async fn release(
         let error = error_chain(&error);
         tracing::error!(
             %endpoint, error,
-            "cannot decrypt an endpoint: its deliveries are left to other nodes"
+            "the secrets of an endpoint cannot be decrypted with the keys of this node: other \
+             nodes must send its deliveries"
         );
     } else {
         tokio::time::sleep(HELD_FOR).await;

@@ -66,7 +66,7 @@ pub(super) enum ConnectError {
     #[error("the host name is not valid in a TLS certificate")]
     ServerName,
     /// Connecting took longer than any call may take.
-    #[error("no connection within the time limit")]
+    #[error("the connection could not be opened within the time limit")]
     Late,
 }
 

@@ -30,14 +30,14 @@ async fn once(answer: Answer) -> (Option<u16>, Vec<u8>, Option<String>, Duration
 #[tokio::test]
 async fn a_call_to_a_hanging_receiver_ends_at_the_deadline() {
     let (status, _, error, took) = once(Answer::Hang).await;
-    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
+    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not respond in time")));
     assert!(took >= Duration::from_millis(300));
 }
 
 #[tokio::test]
 async fn a_call_to_a_receiver_that_sends_slowly_ends_at_the_deadline() {
     let (status, _, error, _) = once(Answer::Drip).await;
-    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
+    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not respond in time")));
 }
 
 #[tokio::test]

@@ -60,11 +60,11 @@ fn wrong_type(text: &str) -> Option<String> {
         "i32" | "i64" | "isize" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
-        "a string" | "a borrowed string" | "str" | "string" => "a text".to_owned(),
+        "a string" | "a borrowed string" | "str" | "string" => "a string".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
         other if other.starts_with("struct ") => "an object".to_owned(),
-        other if other.starts_with("enum ") || other.contains("variant") => "a text".to_owned(),
+        other if other.starts_with("enum ") || other.contains("variant") => "a string".to_owned(),
         other => other.to_owned(),
     };
     let found = match found.split_once(' ').map_or((found, ""), |(kind, value)| (kind, value)) {

@@ -268,7 +268,7 @@ pub(crate) async fn postgres_stats(
     let store = state.queue().store();
     Ok(Json(match store.database_stats().await? {
         Some(stats) => stats.into(),
-        None => PostgresAnswer::without(store.info().kind),
+        None => PostgresAnswer::unavailable(store.info().kind),
     }))
 }
 

@@ -47,7 +47,8 @@ fn no_job() -> ApiError {
             description = "Only dead letters whose error contains this text"),
         ("limit" = Option<u32>, Query, description = "Page size, up to 1000 (default 100)"),
         ("offset" = Option<u32>, Query, description = "Number of items to skip (default 0). A \
-            caller that may read only some queues sees the newest 1000, unless it names a queue"),
+            caller that may read only some queues sees only the newest 1000, unless it sets \
+            `queue`"),
     ),
     responses(
         (status = 200, description = "The dead letters", body = DeadLettersAnswer<'_>),

@@ -16,17 +16,17 @@ pub(super) type DocumentedRoutes = OpenApiRouter<AppState>;
     info(
         title = "Wakeline",
         description = "Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. \
-                       Consumers are notified, without polling."
+                       Consumers are notified of new messages and do not poll."
     ),
     tags(
         (name = "queue", description = "Push, pop and settle messages"),
-        (name = "queues", description = "Configuration and inspection"),
+        (name = "queues", description = "Configure and inspect queues"),
         (name = "orchestrations",
             description = "Start, signal, inspect and control orchestrations"),
         (name = "webhooks", description = "Applications, endpoints, messages and deliveries"),
         (name = "events", description = "A simplified webhook API"),
         (name = "access", description = "API keys and the audit log"),
-        (name = "operation", description = "Health and metrics"),
+        (name = "operation", description = "Health, metrics and maintenance"),
     )
 )]
 struct DocumentHeader;

@@ -83,7 +83,7 @@ async fn activities(client: &Client, instance: &str) -> Result<Vec<ActivityAnswe
 
 /// Wait until an instance has ended, or until its status or key-value state has a newer version.
 ///
-/// The request waits without polling. Without `statusVersion` and `kvVersion` it waits until the
+/// Without `statusVersion` and `kvVersion` the request waits until the
 /// instance has ended. The response is 204 if nothing changed before the timeout.
 #[utoipa::path(
     get, path = "/api/v1/orchestrations/{instance}/wait", tag = "orchestrations",

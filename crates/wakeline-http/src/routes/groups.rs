@@ -211,7 +211,7 @@ async fn run_seek(state: &AppState, seek: Seek) -> Result<Json<SeekAnswer>, ApiE
     }))
 }
 
-/// Delete a group in all its queues. Its next poll subscribes again.
+/// Delete a group in all its queues. Its next pop subscribes it again.
 #[utoipa::path(
     delete, path = "/api/v1/consumer-groups/{group}", tag = "queues",
     params(("group" = String, Path, description = "The group")),
@@ -224,7 +224,7 @@ pub(crate) async fn delete_group(
     delete(&state, GroupName::new(group)?, None).await
 }
 
-/// Delete a group in one queue. Its next poll of the queue subscribes again.
+/// Delete a group in one queue. Its next pop of the queue subscribes it again.
 #[utoipa::path(
     delete, path = "/api/v1/consumer-groups/{group}/queues/{queue}", tag = "queues",
     params(

@@ -28,9 +28,9 @@ async fn answer(state: &AppState) -> Result<MaintenanceAnswer, ApiError> {
     Ok(MaintenanceAnswer::new(now, state.settings().maintenance_pushes, held))
 }
 
-/// Begin or end a maintenance, during which pushes are buffered or refused.
+/// Begin or end maintenance, during which pushes are buffered or refused.
 ///
-/// Buffered messages are durable. After the maintenance they are delivered in the order in which
+/// Buffered messages are durable. When maintenance ends, they are delivered in the order in which
 /// they were accepted, before messages that are pushed later. The change applies to all nodes
 /// immediately.
 #[utoipa::path(

@@ -83,7 +83,7 @@ pub(crate) async fn messages(
     let limit = params.number("limit", 200, 1..=1000)? as u32;
     let skip = params.number("offset", 0, 0..=OFFSET_MAX)? as usize;
     let next = params.parsed("cursor", |text| {
-        let message = format!("cursor must be one that an earlier answer returned, not {text:?}");
+        let message = format!("cursor must be one that an earlier response returned, not {text:?}");
         parse_position(text).ok_or_else(|| ApiError::invalid_param("cursor", message))
     })?;
     let start = PageStart { next, skip, limit };
@@ -264,13 +264,16 @@ async fn intervene(
         InterventionOutcome::NoGroup => {
             Err(ApiError::not_found("The group does not read this queue"))
         }
-        InterventionOutcome::Leased => Err(ApiError::conflict("A consumer has leased the message")),
+        InterventionOutcome::Leased => Err(ApiError::conflict(
+            "A consumer has leased the message: try again when the lease has ended",
+        )),
         InterventionOutcome::Settled => {
             Err(ApiError::conflict("The group has settled the message"))
         }
-        InterventionOutcome::TooFar => {
-            Err(ApiError::conflict("The group has too many unread messages before the message"))
-        }
+        InterventionOutcome::TooFar => Err(ApiError::conflict(
+            "The group has too many unread messages before this message: let consumers settle \
+             some of them first",
+        )),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::{ApiError, Problem};
 use crate::input::QueryParams;
 use crate::render;
 use crate::state::AppState;
-use crate::wire::stats::{rate, sum, throughput};
+use crate::wire::stats::{rounded_quotient, sum, throughput};
 use crate::wire::status::{
     DeadAnswer, ErrorsAnswer, LagAnswer, LeasesAnswer, OverviewAnswer, Spread, StatusAnswer,
     StatusMessages, StatusQueue, Throughput, TopError,
@@ -69,8 +69,8 @@ pub(crate) async fn overview(
             offset: Spread::of(groups.iter().map(|one| one.lag as f64).collect()),
         },
         throughput: Throughput {
-            ingested_per_second: rate(counts.push_messages, secs),
-            processed_per_second: rate(counts.ack_success, secs),
+            ingested_per_second: rounded_quotient(counts.push_messages, secs),
+            processed_per_second: rounded_quotient(counts.ack_success, secs),
         },
         stats_age: stats_age(&state),
         timestamp: render::time(range.to),

@@ -64,7 +64,7 @@ pub(crate) struct SeveralPartitions {
 
 /// Pop messages from any partition of a queue.
 ///
-/// With `wait=true` the request waits without polling until a message is available. The response is
+/// With `wait=true` the request waits until a message is available. The response is
 /// 204 if no message is available, even if the queue does not exist yet. While pops are paused, the
 /// response is an empty list with `paused`, after the wait.
 #[utoipa::path(

@@ -19,8 +19,8 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushItemOutcome, PushR
 ///
 /// The response is sent when all messages are durable. The first push creates a queue and its
 /// partitions. If some messages are for later (`delayMs` or `deliverAt`), either all messages are
-/// stored or none. During a maintenance they are `buffered`: stored, and delivered after the
-/// maintenance.
+/// stored or none. During maintenance, messages are `buffered`: stored, and delivered when
+/// maintenance ends.
 #[utoipa::path(
     post, path = "/api/v1/push", tag = "queue", request_body = PushBody<'_>,
     responses(
@@ -31,7 +31,7 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushItemOutcome, PushR
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
         (status = 429, description = "A queue is full; nothing was stored", body = Problem),
-        (status = 503, description = "The store cannot be reached, or pushes are refused during a \
+        (status = 503, description = "The store cannot be reached, or pushes are refused during \
             maintenance; try again", body = Problem),
         (status = 507, description = "The store has no disk space left", body = Problem),
     )
@@ -138,5 +138,7 @@ pub(crate) fn in_order(
 /// The error for a refusal that cannot occur, because the transaction has no settlements, signals
 /// or events.
 pub(crate) fn never_refused(refusal: &Refusal) -> ApiError {
-    ApiError::conflict(format!("refused for an unexpected reason: {refusal:?}"))
+    ApiError::conflict(format!(
+        "the push was refused for an unexpected reason, which is a defect: report it ({refusal:?})"
+    ))
 }

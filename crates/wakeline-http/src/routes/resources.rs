@@ -109,7 +109,7 @@ pub(crate) async fn queue(
     Ok(Json(queue_with_partitions(&state, queue, &params).await?.into()))
 }
 
-/// Count the messages of a queue that a group has yet to settle, for scaling consumers.
+/// Count the messages of a queue that a group has not settled yet. Autoscalers can use the count.
 ///
 /// For a group that never read the queue, all messages count.
 #[utoipa::path(

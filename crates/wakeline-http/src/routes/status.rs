@@ -90,7 +90,7 @@ pub(crate) async fn messages(
     Ok(Json(found.into_iter().map(Into::into).collect()))
 }
 
-/// Get the number of messages that are buffered because of a maintenance.
+/// Get the number of messages that are buffered because of maintenance.
 #[utoipa::path(
     get, path = "/api/v1/status/buffers", tag = "operation",
     responses((status = 200, description = "The number of buffered messages", body = BuffersAnswer))

@@ -96,7 +96,7 @@ pub(crate) async fn timers(
 ) -> Result<Json<TimersAnswer>, ApiError> {
     let parsed: TimersBody<'_> = body.parse()?;
     let operations = parsed.operations;
-    let operations = operations.ok_or_else(|| ApiError::invalid("operations array required"))?;
+    let operations = operations.ok_or_else(|| ApiError::invalid("operations array is required"))?;
     let most = state.settings().batch_len_max as usize;
     if operations.len() > most {
         let len = operations.len();

@@ -113,7 +113,7 @@ impl TransactionPlan {
         }
         let operations = parsed.operations;
         let operations =
-            operations.ok_or_else(|| ApiError::invalid("operations array required"))?;
+            operations.ok_or_else(|| ApiError::invalid("operations array is required"))?;
         let timers = parsed.timers.unwrap_or_default();
         if operations.is_empty() && timers.is_empty() {
             return Err(ApiError::invalid("operations array cannot be empty"));

@@ -99,7 +99,7 @@ struct GroupPartitionAnswer {
     partition_id: String,
     /// The consumer that last popped messages: its `workerId`, or the name of its key or token.
     worker_id: Option<String>,
-    /// When the consumer popped them.
+    /// When consumers last popped messages.
     last_consumed_at: Option<String>,
     /// The number of messages that the group has read or skipped.
     total_consumed: u64,
@@ -166,7 +166,7 @@ pub(crate) struct LaggingAnswer {
     partition_id: String,
     /// The consumer that last popped messages: its `workerId`, or the name of its key or token.
     worker_id: Option<String>,
-    /// When the consumer popped them.
+    /// When consumers last popped messages.
     last_consumed_at: Option<String>,
     /// The number of unread or unsettled messages.
     offset_lag: u64,

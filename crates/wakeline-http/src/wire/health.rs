@@ -32,8 +32,8 @@ pub(crate) struct HealthAnswer {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MaintenanceHealth {
-    /// How pushes are treated: `open`, `hold` (stored, and delivered after the maintenance) or
-    /// `refuse`.
+    /// How pushes are treated: `open` (as usual), `hold` (stored, and delivered when maintenance
+    /// ends) or `refuse`.
     pub(crate) pushes: &'static str,
     /// Whether pops are paused and return no messages.
     pub(crate) pops_paused: bool,

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeline_store::{Maintenance, PushGate};
 
-/// How pushes are treated during a maintenance.
+/// How pushes are treated during maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Mode)]
 pub(crate) enum MaintenanceMode {
-    /// Pushes are stored, and delivered after the maintenance.
+    /// Pushes are stored, and delivered when maintenance ends.
     Hold,
     /// Pushes are refused.
     Refuse,
@@ -42,9 +42,10 @@ impl MaintenanceMode {
 /// A change of the maintenance state.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MaintenanceIn {
-    /// True to begin a maintenance, false to end it.
+    /// True to begin maintenance, false to end it.
     pub(crate) enabled: bool,
-    /// How pushes are treated: `hold` or `refuse`. If omitted, as configured.
+    /// How pushes are treated: `hold` (stored for later delivery) or `refuse`. If omitted, the
+    /// value of the server's setting `maintenance_pushes`.
     pub(crate) mode: Option<MaintenanceMode>,
 }
 
@@ -63,13 +64,14 @@ pub(crate) struct MaintenanceAnswer {
     maintenance_mode: bool,
     /// Whether pops are paused.
     pop_maintenance_mode: bool,
-    /// How pushes are treated, or would be treated during a maintenance.
+    /// How pushes are treated during maintenance, whether or not it is active.
     mode: MaintenanceMode,
-    /// The number of messages that are held, or were held and are not in their partitions yet.
+    /// The number of messages that were stored during maintenance and are not delivered to their
+    /// partitions yet.
     buffered_messages: u64,
     /// Always true: held messages are in the store.
     buffer_healthy: bool,
-    /// The number of held messages, as some clients read it.
+    /// The number of held messages again, for clients that read this field.
     buffer_stats: BufferStats,
     /// A description of the change for people.
     #[serde(skip_serializing_if = "Option::is_none")]

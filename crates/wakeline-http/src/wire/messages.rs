@@ -68,7 +68,7 @@ pub(crate) struct MessageAnswer<'a> {
     queue_config: OptionsAnswer,
     /// How the queue is consumed.
     mode: GroupsMode,
-    /// The recorded deliveries of the message, in the order of their offers.
+    /// The recorded deliveries of the message, oldest first.
     ledger: Vec<LedgerAnswer<'a>>,
 }
 

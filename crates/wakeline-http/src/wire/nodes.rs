@@ -1,4 +1,5 @@
-//! Wire types of statistics of nodes and of the database.
+//! Wire types of the statistics of nodes and of the database, of their refresh, and of a node's
+//! state. The API calls a node "replica" or "worker" in some places, as Queen does.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +8,23 @@ use utoipa::ToSchema;
 use wakeline_store::{DatabaseStats, NodePoint, QueuePoint, QueueStats, StatsRange, TableStats};
 
 use super::health::WakeHealth;
-use super::stats::{TimeRange, avg_lag, millis, rate, ratio};
+use super::stats::{TimeRange, avg_lag, max_lag, ratio, rounded_quotient};
 use crate::render;
+
+const MICROS_PER_SECOND: f64 = 1_000_000.0;
 
 /// Statistics of a node in one data point.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct NodeStep {
+#[schema(as = NodeStep)]
+struct NodeDataPoint {
     /// The start of the data point.
     bucket: String,
     /// The processor time that the node used, in seconds.
     cpu_seconds: f64,
-    /// The maximum memory of the node at the times when its statistics were stored.
+    /// The maximum of the node's memory, which is measured whenever its statistics are stored.
     memory_bytes: i64,
-    /// The maximum number of waiting pops at the times when the statistics were stored.
+    /// The maximum number of waiting pops, which are counted whenever the statistics are stored.
     waiters: i64,
     /// The number of failed store calls.
     db_errors: i64,
@@ -32,7 +36,7 @@ struct Replica {
     /// The id that the node generated when it started.
     replica: String,
     /// The data points.
-    series: Vec<NodeStep>,
+    series: Vec<NodeDataPoint>,
 }
 
 /// Statistics of nodes over time.
@@ -53,11 +57,11 @@ pub(crate) struct SystemAnswer {
 
 impl SystemAnswer {
     pub(crate) fn new(range: StatsRange, points: &[NodePoint]) -> Self {
-        let mut nodes: BTreeMap<_, Vec<NodeStep>> = BTreeMap::new();
+        let mut nodes: BTreeMap<_, Vec<NodeDataPoint>> = BTreeMap::new();
         for point in points {
-            nodes.entry(point.node).or_default().push(NodeStep {
+            nodes.entry(point.node).or_default().push(NodeDataPoint {
                 bucket: render::time(point.at),
-                cpu_seconds: rate(point.counts.cpu, 1_000_000.0),
+                cpu_seconds: rounded_quotient(point.counts.cpu, MICROS_PER_SECOND),
                 memory_bytes: point.counts.memory,
                 waiters: point.counts.waiters,
                 db_errors: point.counts.store_errors,
@@ -133,7 +137,7 @@ impl WorkersAnswer {
             ack_failed: counts.ack_failed,
             transactions: counts.transactions,
             avg_lag_ms: avg_lag(&counts),
-            max_lag_ms: millis(counts.lag_max, counts.pop_messages),
+            max_lag_ms: max_lag(&counts),
         };
         let worker_count = nodes.len();
         let workers = nodes.into_iter().map(worker).collect();
@@ -188,14 +192,16 @@ struct PostgresStatistics {
     rollbacks: i64,
     /// The number of deadlocks.
     deadlocks: i64,
-    /// The share of pages that were found in memory, from 0 to 1; null if none were requested.
+    /// The share of page reads that PostgreSQL's buffer cache served, from 0 to 1; null if there
+    /// were no reads.
     cache_hit_ratio: Option<f64>,
     /// The tables of this server's schema, largest first.
     tables: Vec<TableAnswer>,
 }
 
 impl PostgresAnswer {
-    pub(crate) fn without(kind: &str) -> Self {
+    /// Creates the answer for another store than PostgreSQL.
+    pub(crate) fn unavailable(kind: &str) -> Self {
         let reason = Some(format!("the store is {kind}"));
         Self { available: false, reason, statistics: None }
     }
@@ -228,7 +234,8 @@ impl From<DatabaseStats> for PostgresAnswer {
 /// The result of refreshing the statistics of queues.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct QueuesUpdated {
+#[schema(as = QueuesUpdated)]
+struct RefreshedQueues {
     /// The number of queues whose statistics this node stored.
     queues_updated: u64,
 }
@@ -238,8 +245,8 @@ struct QueuesUpdated {
 #[schema(as = Nothing)]
 struct EmptyObject {}
 
-/// The result of a refresh. Everything except the statistics of queues is counted when it is read
-/// and needs no refresh.
+/// The result of a refresh. Only the statistics of queues are stored at intervals; everything else
+/// is counted on request, and therefore needs no refresh.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RefreshAnswer {
     /// Always true.
@@ -247,7 +254,7 @@ pub(crate) struct RefreshAnswer {
     /// Partitions; nothing to refresh.
     partition: EmptyObject,
     /// Queues.
-    queue: QueuesUpdated,
+    queue: RefreshedQueues,
     /// Namespaces; nothing to refresh.
     namespace: EmptyObject,
     /// Tasks; nothing to refresh.
@@ -263,7 +270,7 @@ impl RefreshAnswer {
         Self {
             success: true,
             partition: EmptyObject {},
-            queue: QueuesUpdated { queues_updated },
+            queue: RefreshedQueues { queues_updated },
             namespace: EmptyObject {},
             task: EmptyObject {},
             system: EmptyObject {},
@@ -272,6 +279,7 @@ impl RefreshAnswer {
     }
 }
 
+// The name comes from the path of Queen's route. Nodes of Wakeline share no state except the store.
 /// The state of this node and how it receives notifications from other nodes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SharedStateAnswer {

@@ -47,7 +47,7 @@ pub(crate) struct OptionsBody {
     /// Maximum percentage by which the delay of a retry is shortened, depending on the message and
     /// the attempt (default 20).
     retry_jitter_percent: Option<u32>,
-    /// Maximum number of messages that the group furthest behind has yet to settle (default 0: no
+    /// Maximum number of messages that the group furthest behind has not settled yet (default 0: no
     /// limit).
     max_size: Option<u64>,
     /// The same for each partition (default 0: no limit).
@@ -164,7 +164,7 @@ impl OptionsBody {
         within("lanes", self.lanes, 0, LANES_MAX)?;
         idle_span(self.group_idle_seconds.unwrap_or(0))?;
         let priorities = self.partition_priorities.as_ref().map(|named| named.len() as u64);
-        within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)
+        within("partitionPriorities: the number of entries", priorities, 0, PRIORITIES_LEN_MAX)
     }
 }
 
@@ -187,11 +187,11 @@ fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<Option<u32>, Api
     let contradiction = |text: &str| Err(ApiError::invalid(text.to_owned()));
     match (unordered, lanes) {
         (Some(true), Some(0)) => contradiction(
-            "options.unordered needs lanes: leave out options.lanes, or give it a number from 1",
+            "options.unordered needs lanes: omit options.lanes, or set it to 1 or more",
         ),
         (Some(false), Some(1..)) => contradiction(
-            "options.lanes spreads messages without order: leave it out, or leave out \
-             options.unordered",
+            "options.lanes distributes messages, so that their order is lost, which contradicts \
+             options.unordered = false: omit one of the two",
         ),
         (Some(true), None) => Ok(Some(LANES_UNORDERED)),
         (Some(false), None) => Ok(Some(0)),

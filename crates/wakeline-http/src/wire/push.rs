@@ -108,8 +108,8 @@ impl PushItemBody<'_> {
 pub(crate) struct PushResult {
     /// The index of the message in the request.
     index: usize,
-    /// `queued`, `buffered` during a maintenance, `scheduled`, or `duplicate` if the transaction id
-    /// is known.
+    /// `queued`, `buffered` (stored during maintenance), `scheduled`, or `duplicate` if the
+    /// transaction id is known.
     status: &'static str,
     /// The transaction id of the message.
     transaction_id: String,

@@ -173,12 +173,12 @@ impl From<ListedMessage> for ShortMessage {
     }
 }
 
-/// The messages that are buffered because of a maintenance.
+/// The messages that are buffered because of maintenance.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BuffersAnswer {
-    /// The number of messages that were pushed during a maintenance and are delivered after it; 0
-    /// if the store is unreachable.
+    /// The number of messages that were pushed during maintenance and not delivered yet; 0 if the
+    /// store is unreachable.
     pub(crate) pending: u64,
     /// Always 0: a push succeeds only once it is in the store.
     pub(crate) failed: u64,

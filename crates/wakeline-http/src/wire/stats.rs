@@ -29,21 +29,22 @@ pub(crate) fn step_secs(range: &StatsRange) -> f64 {
     f64::from(range.step_minutes) * 60.0
 }
 
-/// Divides a count by a number of seconds and rounds the result to two decimal places.
-pub(crate) fn rate(count: i64, secs: f64) -> f64 {
-    (count as f64 / secs * 100.0).round() / 100.0
+/// Divides a count and rounds the result to two decimal places.
+pub(crate) fn rounded_quotient(count: i64, divisor: f64) -> f64 {
+    (count as f64 / divisor * 100.0).round() / 100.0
 }
 
 /// Divides a sum by a count and rounds the result to two decimal places; `None` if the count is 0.
 pub(super) fn ratio(sum: i64, count: i64) -> Option<f64> {
-    (count > 0).then(|| rate(sum, count as f64))
+    (count > 0).then(|| rounded_quotient(sum, count as f64))
 }
 
-/// Converts microseconds to milliseconds; `None` if nothing was measured.
-pub(super) fn millis(micros: i64, messages: i64) -> Option<f64> {
-    (messages > 0).then(|| rate(micros, 1000.0))
+/// Returns the maximum time from push to delivery in milliseconds; `None` if nothing was delivered.
+pub(super) fn max_lag(counts: &QueueStats) -> Option<f64> {
+    (counts.pop_messages > 0).then(|| rounded_quotient(counts.lag_max, 1000.0))
 }
 
+/// Returns the average time from push to delivery in milliseconds; `None` if nothing was delivered.
 pub(super) fn avg_lag(counts: &QueueStats) -> Option<f64> {
     ratio(counts.lag_sum / 1000, counts.pop_messages)
 }
@@ -89,10 +90,10 @@ pub(crate) fn throughput(range: &StatsRange, points: &[QueuePoint]) -> Vec<Throu
         timestamp: render::time(at),
         ingested: counts.push_messages,
         processed: counts.ack_success,
-        ingested_per_second: rate(counts.push_messages, secs),
-        processed_per_second: rate(counts.ack_success, secs),
+        ingested_per_second: rounded_quotient(counts.push_messages, secs),
+        processed_per_second: rounded_quotient(counts.ack_success, secs),
         avg_lag_ms: avg_lag(&counts),
-        max_lag_ms: millis(counts.lag_max, counts.pop_messages),
+        max_lag_ms: max_lag(&counts),
     };
     by_time(points).into_iter().map(point).collect()
 }
@@ -247,13 +248,13 @@ impl QueueOps {
             transactions: counts.transactions,
             parked_count: counts.parked,
             avg_lag_ms: avg_lag(counts),
-            max_lag_ms: millis(counts.lag_max, counts.pop_messages),
+            max_lag_ms: max_lag(counts),
             partition_count: None,
             partitions_created: None,
             partitions_deleted: None,
-            push_messages_per_second: rate(counts.push_messages, secs),
-            pop_messages_per_second: rate(counts.pop_messages, secs),
-            ack_success_per_second: rate(counts.ack_success, secs),
+            push_messages_per_second: rounded_quotient(counts.push_messages, secs),
+            pop_messages_per_second: rounded_quotient(counts.pop_messages, secs),
+            ack_success_per_second: rounded_quotient(counts.ack_success, secs),
         }
     }
 }
@@ -282,7 +283,7 @@ impl From<&QueuePoint> for QueueLag {
             queue_name: name(point),
             messages: counts.pop_messages,
             avg_lag_ms: avg_lag(counts),
-            max_lag_ms: millis(counts.lag_max, counts.pop_messages),
+            max_lag_ms: max_lag(counts),
         }
     }
 }
@@ -297,7 +298,7 @@ pub(crate) struct QueueParked {
     queue_name: Option<String>,
     /// The id of the node.
     replica: Option<String>,
-    /// The maximum number of waiting pops at the times when the statistics were stored.
+    /// The maximum number of waiting pops, which are counted whenever the statistics are stored.
     parked_count: i64,
 }
 

@@ -181,7 +181,7 @@ impl Spread {
     }
 }
 
-/// The lag of consumer groups. Each group counts once for each of its queues.
+/// The lag of consumer groups. A group with several queues is counted in each of them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LagAnswer {
     /// The age of the oldest unsettled message in seconds.

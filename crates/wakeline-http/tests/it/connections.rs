@@ -82,7 +82,7 @@ async fn a_connection_beyond_the_limit_is_answered_503() {
     let _held = send(running.address, PARK).await;
     node.parked(1).await;
     let refused = rest(TcpStream::connect(running.address).await.expect("connected")).await;
-    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     assert!(refused.contains("retry-after: 1"));
 }
 

@@ -71,7 +71,7 @@ async fn errors_name_the_invalid_part_of_a_body() {
         ("{}", "items array is required"),
         (r#"{"items":{}}"#, "items must be a list, not an object"),
         (r#"{"items":[{}]}"#, "items[0].queue is required"),
-        (r#"{"items":[{"queue":5}]}"#, "items[0].queue must be a text, not 5"),
+        (r#"{"items":[{"queue":5}]}"#, "items[0].queue must be a string, not 5"),
         (r#"{"items":[{"queue":"q","partition":5}]}"#, "items[0].partition"),
         (r#"{"items":[{"queue":"q","traceId":"x"}]}"#, "items[0].traceId"),
         (r#"{"items":[{"queue":"q","queue":"r"}]}"#, "items[0].queue is given twice"),

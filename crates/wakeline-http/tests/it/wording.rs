@@ -57,7 +57,7 @@ async fn errors_list_the_known_values() {
             String::new(),
             &["status must be pending, processing, completed or dead_letter", "\"odd\""],
         ),
-        ("GET", "/api/v1/messages?cursor=odd", String::new(), &["earlier answer", "\"odd\""]),
+        ("GET", "/api/v1/messages?cursor=odd", String::new(), &["earlier response", "\"odd\""]),
         ("DELETE", "/api/v1/dlq", String::new(), &["a filter is required", "all=true"]),
         (
             "POST",

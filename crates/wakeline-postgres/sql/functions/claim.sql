@@ -107,7 +107,7 @@ BEGIN
     IF cardinality(c_partition) = 1 THEN
         v_until := least(c_end[1], c_start[1] + p_batches[1]);
         IF v_until - c_start[1] > 1 AND p_bytes IS NOT NULL THEN
-            SELECT f.o_end INTO v_until FROM @schema@.log_fit(
+            SELECT f.o_end INTO v_until FROM @schema@.log_read_end(
                 c_partition[1], c_start[1], v_until, p_bytes[1]) f;
         END IF;
         RETURN QUERY
@@ -148,7 +148,7 @@ BEGIN
             SELECT x.ord, x.tid, x.partition_id, x.name, x.start,
                 CASE WHEN p_bytes IS NULL OR least(x.log_end, x.start + x.batch) - x.start < 2
                     THEN least(x.log_end, x.start + x.batch)
-                    ELSE (SELECT f.o_end FROM @schema@.log_fit(x.partition_id, x.start,
+                    ELSE (SELECT f.o_end FROM @schema@.log_read_end(x.partition_id, x.start,
                         least(x.log_end, x.start + x.batch), p_bytes[x.ord]) f) END AS until,
                 x.token
             FROM unnest(c_tid, c_partition, c_name, c_start, c_end,

@@ -187,7 +187,7 @@ BEGIN
             IF c.lease_token IS NOT NULL THEN
                 c.parked := c.parked + @schema@.lease_expire(
                     c.partition_id, c.group_id, c.lease_set, v_queue, v_now);
-                PERFORM @schema@.lease_note(
+                PERFORM @schema@.ledger_write(
                     c.partition_id, c.group_id, NULL, NULL, c.lease_set, c.lease_until);
                 IF NOT v_queue.dead_letters AND upper(c.lease_set) - lower(c.lease_set) = 1
                     AND NOT EXISTS (SELECT FROM @schema@.retries r
@@ -203,7 +203,7 @@ BEGIN
                 WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
             END IF;
             IF v_queue.ttl_secs > 0 OR v_queue.wait_secs_max > 0 THEN
-                SELECT x.* INTO t_next, v_parked FROM @schema@.cursor_pass(c.partition_id,
+                SELECT x.* INTO t_next, v_parked FROM @schema@.cursor_skip(c.partition_id,
                     c.group_id, c.next_offset, c.parked, c.gaps, c.log_end, v_queue, v_now) x;
                 IF t_next <> c.next_offset OR v_parked <> c.parked THEN
                     c.next_offset := t_next; c.parked := v_parked;
@@ -221,7 +221,7 @@ BEGIN
                 IF p_bytes IS NOT NULL AND t_next > c.next_offset
                     AND (t_next - c.next_offset > 1 OR p_partition_maxes[v_request] > 1)
                 THEN
-                    SELECT f.o_end, f.o_bytes INTO t_next, t_bytes FROM @schema@.log_fit(
+                    SELECT f.o_end, f.o_bytes INTO t_next, t_bytes FROM @schema@.log_read_end(
                         c.partition_id, c.next_offset, t_next, v_bytes) f;
                 END IF;
                 t_set := int8multirange(int8range(c.next_offset, t_next));

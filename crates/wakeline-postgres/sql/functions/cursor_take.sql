@@ -29,7 +29,7 @@ BEGIN
                 OR o_bytes >= p_bytes;
             o_retry_offsets := o_retry_offsets || r.message_offset;
             o_retry_failures := o_retry_failures || r.failures;
-            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_fit(
+            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_read_end(
                 p_cursor.partition_id, r.message_offset, r.message_offset + 1, p_bytes) f);
             v_log := NOT r.solo;
             EXIT WHEN r.solo;
@@ -45,7 +45,7 @@ BEGIN
             EXIT WHEN (r.solo AND o_retry_offsets <> '{}') OR o_bytes >= p_bytes;
             o_retry_offsets := o_retry_offsets || r.message_offset;
             o_retry_failures := o_retry_failures || r.failures;
-            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_fit(
+            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_read_end(
                 p_cursor.partition_id, r.message_offset, r.message_offset + 1, p_bytes) f);
             EXIT WHEN r.solo;
         END LOOP;
@@ -78,7 +78,7 @@ BEGIN
         v_end := coalesce(v_end, v_reach);
     END IF;
     SELECT f.fit_end, o_bytes + f.fit_bytes INTO v_end, o_bytes
-    FROM @schema@.log_fit(p_cursor.partition_id, o_next, v_end, p_bytes - o_bytes)
+    FROM @schema@.log_read_end(p_cursor.partition_id, o_next, v_end, p_bytes - o_bytes)
         AS f (fit_end, fit_bytes);
     IF p_cursor.gaps IS NULL THEN
         o_set := o_set + int8multirange(int8range(o_next, v_end));

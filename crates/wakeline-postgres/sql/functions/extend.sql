@@ -1,6 +1,6 @@
--- Extends a live lease so that it lasts for a span from now; it never ends earlier than before.
--- Returns the cursors that are still held, with the ends of their leases. due_at is moved as well,
--- so that claims do not look at these cursors too early. Lock order: cursors by (partition, group).
+-- Extends a valid lease to p_span_ms from now. The end of a lease is never moved to an earlier time.
+-- Returns the cursors that the lease still holds, with its new end. due_at is moved with the end of
+-- the lease, because claims look for cursors by due_at. Lock order: cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.extend(
     p_partitions bigint[], p_groups integer[], p_token uuid, p_span_ms double precision)

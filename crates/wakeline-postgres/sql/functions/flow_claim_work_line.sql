@@ -63,7 +63,7 @@ BEGIN
                 AND k.session IS NOT NULL AND k.due_at <= o_now
             LIMIT 1)) k)
     THEN
-        PERFORM @schema@.flow_work_again(p_routes, p_owner, o_now);
+        PERFORM @schema@.flow_work_make_available(p_routes, p_owner, o_now);
     END IF;
     WHILE v_open <> '{}' LOOP
         v_wanted := cardinality(v_open);

@@ -25,7 +25,7 @@ BEGIN
         ORDER BY x.due_at LIMIT 1 FOR UPDATE SKIP LOCKED;
     END IF;
     SELECT x.* INTO v_found, o_count, o_messages, o_watched
-    FROM @schema@.flow_follow(v_deletion, p_rows) AS x;
+    FROM @schema@.flow_delete_children(v_deletion, p_rows) AS x;
     IF coalesce(v_found, 0) < p_rows THEN
         SELECT array_agg(x.leftover_id) AS notes,
             array_agg(x.lane_id) FILTER (WHERE x.execution IS NULL) AS lanes

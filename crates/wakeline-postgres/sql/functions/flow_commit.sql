@@ -118,7 +118,7 @@ BEGIN
             PERFORM @schema@.flow_commit_kv(p_commands, p_kv, p_blobs, k.o_codes, v_now);
         END IF;
     END IF;
-    PERFORM @schema@.flow_commit_unwork(p_commands, p_unwork, v_ok);
+    PERFORM @schema@.flow_commit_cancel_work(p_commands, p_unwork, v_ok);
     SELECT x.* INTO w FROM @schema@.flow_work_add(p_work_commands, p_work_executions,
         p_work_activities, p_work_routes, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
         p_work_requests, v_own, v_ok, v_now) AS x;
@@ -156,9 +156,9 @@ BEGIN
         p.o_firsts[r.at] := 0; p.o_commands[r.at] := r.ord;
     END LOOP;
     SELECT x.* INTO v_fresh, v_by
-    FROM @schema@.flow_fresh(v_lanes, p.o_firsts, p.o_commands) AS x;
+    FROM @schema@.flow_changed_lanes(v_lanes, p.o_firsts, p.o_commands) AS x;
     SELECT x.* INTO b
-    FROM @schema@.flow_leased_on_insert(v_lanes, v_fresh, v_by, p_turn_requests, v_ok, v_now) AS x;
+    FROM @schema@.flow_lease_on_insert(v_lanes, v_fresh, v_by, p_turn_requests, v_ok, v_now) AS x;
     v_lanes := b.o_lanes;
     kind := 6;
     FOR i IN 1 .. cardinality(v_own) LOOP

@@ -27,9 +27,9 @@ BEGIN
     v_now := @schema@.clock();
     SELECT x.* INTO p FROM @schema@.flow_put(v_lanes, p_messages, p_blobs, v_ok, v_now) AS x;
     SELECT x.* INTO v_fresh, v_by
-    FROM @schema@.flow_fresh(p.o_lanes, p.o_firsts, p.o_commands) AS x;
+    FROM @schema@.flow_changed_lanes(p.o_lanes, p.o_firsts, p.o_commands) AS x;
     SELECT x.* INTO b
-    FROM @schema@.flow_leased_on_insert(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
+    FROM @schema@.flow_lease_on_insert(p.o_lanes, v_fresh, v_by, p_requests, v_ok, v_now) AS x;
     PERFORM @schema@.flow_save(b.o_lanes);
     kind := 0; codes := p.o_outcomes;
     RETURN NEXT;

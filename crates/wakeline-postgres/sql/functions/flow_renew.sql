@@ -1,6 +1,8 @@
--- Extends leases of turns and work to a span from now; they never end earlier than before. Returns
--- one row per token whose lease is live, by its index: the state of the execution. Lock order:
--- lanes by id, sessions by name, work by id.
+-- Extends the leases of turns and activities to p_spans from now, in microseconds. The end of a
+-- lease is never moved to an earlier time. The arrays have one element per lease: its lane, its
+-- activity (p_works, NULL for a turn), and its lease token (p_keys). For each lease that is still
+-- valid, returns its index and the state of the execution. Lock order: lanes by id, sessions by
+-- name, work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_renew(
     p_lanes bigint[], p_works bigint[], p_keys uuid[], p_spans bigint[])

@@ -64,7 +64,7 @@ BEGIN
     v_lanes[i].lease_at := NULL; v_lanes[i].lease_seq := NULL;
     SELECT x.* INTO p FROM @schema@.flow_put(v_lanes, p_messages, p_blobs, ARRAY[true], v_now) AS x;
     PERFORM @schema@.flow_save(p.o_lanes);
-    SELECT x.* INTO f FROM @schema@.flow_fresh(p.o_lanes, p.o_firsts, p.o_commands) AS x;
+    SELECT x.* INTO f FROM @schema@.flow_changed_lanes(p.o_lanes, p.o_firsts, p.o_commands) AS x;
     kind := 2; code := NULL; watched := NULL;
     FOR h IN SELECT * FROM @schema@.flow_hints(
         v_lanes, p.o_lanes, f.o_fresh, f.o_by, v_now) LOOP

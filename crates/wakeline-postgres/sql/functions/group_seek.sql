@@ -47,7 +47,7 @@ BEGIN
             EXIT WHEN v_partitions IS NULL;
             v_last := v_partitions[cardinality(v_partitions)];
             v_now := @schema@.clock();
-            PERFORM @schema@.lease_note(c.partition_id, c.group_id, NULL,
+            PERFORM @schema@.ledger_write(c.partition_id, c.group_id, NULL,
                 CASE WHEN c.lease_until > v_now THEN c.lease_set END,
                 CASE WHEN c.lease_until <= v_now THEN c.lease_set END, least(c.lease_until, v_now))
             FROM @schema@.cursors c

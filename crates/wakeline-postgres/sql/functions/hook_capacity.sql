@@ -1,5 +1,5 @@
 -- Returns how many more attempts to an endpoint may begin now, if its gate is open: by its leases,
--- the probes of a breaker that is not closed, and its rate. Reads nothing.
+-- the probes of a breaker that is not closed, and its rate. Reads no table.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_capacity(
     p_fifo boolean, p_most bigint, p_live bigint, p_rate bigint, p_rate_at timestamptz,

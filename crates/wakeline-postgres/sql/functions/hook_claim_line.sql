@@ -204,8 +204,8 @@ BEGIN
                     CASE WHEN e.fifo_batch IS NULL AND e.rate IS NULL AND s.open_until IS NULL
                     THEN least(greatest(greatest(e.in_flight_max, 1) - l.live, 0), 1000000)::integer
                     ELSE @schema@.hook_capacity(e.fifo_batch IS NOT NULL,
-                        @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes),
-                        l.live, e.rate, s.rate_at, o_now) END AS room,
+                        @schema@.hook_in_flight_max(e.in_flight_max, s.open_until,
+                            e.breaker_probes), l.live, e.rate, s.rate_at, o_now) END AS room,
                     e.fifo_batch IS NULL AND f.other IS NULL AS plain,
                     CASE WHEN e.fifo_batch IS NULL AND f.other IS NULL THEN f.first ELSE
                         @schema@.hook_first_due(x.id, e.fifo_batch IS NOT NULL, v_general = 0)
@@ -371,7 +371,7 @@ BEGIN
         WHERE d.ctid = x.place;
     END IF;
     IF r_id <> '{}' THEN
-        PERFORM @schema@.hook_rest(r_id, r_more, r_place, r_rate, o_now);
+        PERFORM @schema@.hook_reschedule(r_id, r_more, r_place, r_rate, o_now);
     END IF;
     IF v_left > 0 OR v_short OR p_further IS NOT NULL THEN
         IF p_apps <> '{}' THEN

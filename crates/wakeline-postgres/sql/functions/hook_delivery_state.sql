@@ -1,6 +1,6 @@
 -- Returns the state of a delivery: 0 pending, 1 in flight, 2 retrying, 3 throttled, 4 delivered, 5
 -- failed, 6 cancelled. p_off: its endpoint is disabled or deleted; p_gate: the time from which the
--- endpoint accepts attempts. Reads nothing.
+-- endpoint accepts attempts. Reads no table.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_delivery_state(
     p_state smallint, p_attempts integer, p_due timestamptz, p_off boolean, p_gate timestamptz,

@@ -2,7 +2,7 @@
 -- so that the call creates a bounded number of them: a message for up to 10 endpoints never waits,
 -- the others only if there would be more than 1000 deliveries together. (FAN_OUT_SMALL,
 -- FAN_OUT_MAX) p_pairs, p_only: by message, as in hook_emit; p_wants: the pair, once per endpoint
--- that subscribes to it. Reads nothing.
+-- that subscribes to it. Reads no table.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit_later(
     p_pairs integer[], p_only uuid[], p_wants integer[])

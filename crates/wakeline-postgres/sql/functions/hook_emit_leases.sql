@@ -60,8 +60,8 @@ BEGIN
                     v_capacity := greatest(s.in_flight_max, 1) - v_live;
                 ELSIF v_waits IS NULL THEN
                     v_capacity := @schema@.hook_capacity(s.fifo,
-                        @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes),
-                        v_live, s.rate, s.rate_at, p_now);
+                        @schema@.hook_in_flight_max(s.in_flight_max, s.open_until,
+                            s.breaker_probes), v_live, s.rate, s.rate_at, p_now);
                 END IF;
             END IF;
             FOR m IN 1..least(v_capacity, cardinality(v_mine)) LOOP

@@ -1,7 +1,7 @@
 -- Computes when an endpoint is due for which a waiting delivery is due already, or that is ordered;
 -- and what holds it back: leases (held 1), or a time (held 2). If leases do, they are locked,
 -- without waiting, so that settling one of them sees it. p_quiet: the endpoint is locked FOR
--- UPDATE. p_served, p_rate_at: see hook_rest. Lock order: leases, without waiting.
+-- UPDATE. p_served, p_rate_at: see hook_reschedule. Lock order: leases, without waiting.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_hold(
     p_id uuid, p_quiet boolean, p_served bigint, p_rate_at timestamptz, p_now timestamptz)
@@ -17,7 +17,7 @@ BEGIN
     SELECT s.due_at, s.held, s.fresh, s.served_at, e.fifo_batch IS NOT NULL AS fifo,
         @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes, e.rate, p_rate_at)
             AS gate,
-        @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
+        @schema@.hook_in_flight_max(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
         @schema@.hook_first_due(p_id, e.fifo_batch IS NOT NULL, false) AS first,
         -- In strict order too, whatever is before it.
         CASE WHEN s.fresh THEN @schema@.hook_first_due(p_id, false, true) END AS first_fresh,

@@ -45,7 +45,7 @@ BEGIN
             )
             SELECT array_agg(b.delivery_id) INTO o_changed FROM back b;
         ELSIF j.kind = 2 THEN
-            o_changed := @schema@.hook_again(v_ids, p_now);
+            o_changed := @schema@.hook_make_due(v_ids, p_now);
         ELSE
             o_changed := @schema@.hook_give_up(v_ids, p_now);
         END IF;

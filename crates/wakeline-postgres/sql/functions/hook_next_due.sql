@@ -75,7 +75,7 @@ BEGIN
         PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = c.endpoint_id
         FOR NO KEY UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        PERFORM @schema@.hook_rest(ARRAY[c.endpoint_id], ARRAY[false], ARRAY[NULL::bigint],
+        PERFORM @schema@.hook_reschedule(ARRAY[c.endpoint_id], ARRAY[false], ARRAY[NULL::bigint],
             ARRAY[c.rate_at], p_now);
     END LOOP;
     o_due_us := least(o_due_us, v_most);

@@ -1,4 +1,4 @@
--- Returns an endpoint's rate time after some attempts. Reads nothing.
+-- Returns an endpoint's rate time after some attempts. Reads no table.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_rate_after(
     p_rate bigint, p_rate_at timestamptz, p_attempts integer, p_now timestamptz)

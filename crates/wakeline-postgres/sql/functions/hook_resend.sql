@@ -43,7 +43,7 @@ BEGIN
     ELSIF s.disabled IS NOT NULL THEN
         code := 4;
     ELSE
-        PERFORM @schema@.hook_again(ARRAY[d.delivery_id], v_now);
+        PERFORM @schema@.hook_make_due(ARRAY[d.delivery_id], v_now);
         PERFORM @schema@.hook_endpoint_wake(d.endpoint_id, v_now);
     END IF;
     RETURN NEXT;

@@ -12,7 +12,7 @@ BEGIN
     SELECT e.fifo_batch IS NOT NULL AS fifo,
         @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes, e.rate, s.rate_at)
             AS gate,
-        @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
+        @schema@.hook_in_flight_max(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
         l.live, l.until
     INTO c FROM @schema@.hook_states s
     JOIN @schema@.hook_endpoints e ON e.endpoint_id = s.endpoint_id

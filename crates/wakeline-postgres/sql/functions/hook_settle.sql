@@ -87,7 +87,7 @@ BEGIN
     IF a_command IS NULL THEN
         RETURN;
     END IF;
-    j := @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles, p_gone,
+    j := @schema@.hook_apply_results(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles, p_gone,
         v_now);
     v_disabled := j.o_disabled; v_opened := j.o_opened;
     SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s

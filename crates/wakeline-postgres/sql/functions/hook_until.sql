@@ -1,4 +1,4 @@
--- Returns the microseconds until a time: 0 if it has passed, NULL if there is none. Reads nothing.
+-- Returns the microseconds until a time: 0 if it has passed, NULL if there is none. Reads no table.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_until(p_at timestamptz, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$

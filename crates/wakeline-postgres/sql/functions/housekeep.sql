@@ -54,7 +54,7 @@ BEGIN
         SELECT x.* INTO q FROM @schema@.queues x WHERE x.queue_id = h.queue_id
         FOR SHARE SKIP LOCKED;
         SELECT count(*) AS groups, coalesce(bool_or(x.backfilled_to IS NOT NULL), false) AS begins,
-            @schema@.groups_holding(q.queue_id, v_now) AS holding
+            @schema@.groups_retaining(q.queue_id, v_now) AS holding
         INTO g FROM @schema@.groups x WHERE x.queue_id = q.queue_id;
         -- Another transaction is changing it, or a group is being created: cursors may be missing.
         IF q.queue_id IS NULL OR g.begins THEN

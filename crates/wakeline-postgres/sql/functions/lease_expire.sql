@@ -22,7 +22,7 @@ BEGIN
             p_partition, p_group, p_set, p_now, 1, false, 'lease expired');
     END IF;
     IF p_queue.dead_letters THEN
-        PERFORM @schema@.message_bury(p_partition, p_group, ARRAY[v_offset],
+        PERFORM @schema@.dead_letter_add(p_partition, p_group, ARRAY[v_offset],
             ARRAY[coalesce(v_failures, 0) + 1], ARRAY['lease expired'], p_now);
     ELSE
         INSERT INTO @schema@.losses (queue_id, expired, evicted, dropped)

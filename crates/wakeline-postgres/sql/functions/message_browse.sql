@@ -74,7 +74,7 @@ BEGIN
                 SELECT array_agg(m.o_group ORDER BY m.o_group COLLATE "C"),
                     array_agg(m.o_state ORDER BY m.o_group COLLATE "C")
                 INTO group_names, states
-                FROM @schema@.message_standing(p.partition_id, message_offset, v_now) m;
+                FROM @schema@.message_state(p.partition_id, message_offset, v_now) m;
                 CONTINUE WHEN p_state <> coalesce(
                     states[array_position(group_names, '__QUEUE_MODE__')], states[1], 0);
                 v_found := v_found + 1;

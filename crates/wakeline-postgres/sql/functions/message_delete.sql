@@ -88,7 +88,7 @@ BEGIN
             OR c.lease_set = v_gone
         THEN
             IF v_held THEN
-                PERFORM @schema@.lease_note(p_partition, c.group_id, NULL,
+                PERFORM @schema@.ledger_write(p_partition, c.group_id, NULL,
                     CASE WHEN v_live THEN v_gone END, CASE WHEN NOT v_live THEN v_gone END,
                     least(c.lease_until, v_now));
             END IF;

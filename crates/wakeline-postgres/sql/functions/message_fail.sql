@@ -60,7 +60,7 @@ BEGIN
         VALUES (p_queue.queue_id, 0, 0, cardinality(o_dropped));
     END IF;
     IF o_dead <> '{}' THEN
-        PERFORM @schema@.message_bury(p_partition, p_group, o_dead, v_failures, v_errors, p_now);
+        PERFORM @schema@.dead_letter_add(p_partition, p_group, o_dead, v_failures, v_errors, p_now);
     END IF;
 END
 $$;

@@ -74,7 +74,7 @@ BEGIN
             c.next_offset := @schema@.gap_end(c.gaps, v_offset + 1);
             c.gaps := nullif(c.gaps * int8multirange(int8range(c.next_offset, NULL)), '{}');
         END IF;
-        PERFORM @schema@.message_bury(p_partition, c.group_id, ARRAY[v_offset],
+        PERFORM @schema@.dead_letter_add(p_partition, c.group_id, ARRAY[v_offset],
             ARRAY[coalesce(r.failures, 0)], ARRAY[coalesce(p_error, r.error)], v_now);
         IF r.message_offset IS NOT NULL THEN
             DELETE FROM @schema@.retries x WHERE x.partition_id = p_partition
@@ -106,7 +106,7 @@ BEGIN
         WHERE k.partition_id = p_partition AND k.group_id = c.group_id;
     ELSE
         IF c.lease_token IS NOT NULL THEN
-            PERFORM @schema@.lease_note(p_partition, c.group_id, NULL, NULL,
+            PERFORM @schema@.ledger_write(p_partition, c.group_id, NULL, NULL,
                 int8multirange(int8range(v_offset, v_offset + 1)), c.lease_until);
         END IF;
         SELECT e.due_at INTO v_due FROM @schema@.lease_end(ARRAY[p_partition],

@@ -1,6 +1,6 @@
 -- Returns the counts of partitions of a queue, in the order of their ids. For the meaning of the
--- counts see queue_counts; here the group is chosen by reading all cursors of the listed partitions.
--- first_at: when the oldest stored message was pushed, one index probe each. Reads only; the cost
+-- counts see queue_counts; here the group is chosen by reading all cursors of the listed
+-- partitions. first_at: when the oldest stored message was pushed, one index probe each. Reads only; the cost
 -- grows with the number of listed partitions.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_counts(p_queue text, p_limit bigint, p_offset bigint)
@@ -20,7 +20,7 @@ DECLARE
     c record;
 BEGIN
     SELECT q.queue_id INTO v_queue FROM @schema@.queues q WHERE q.name = p_queue;
-    v_groups := @schema@.groups_holding(v_queue, v_now);
+    v_groups := @schema@.groups_retaining(v_queue, v_now);
     FOR p IN SELECT x.partition_id, x.name, x.next_offset, x.last_push_at, x.gaps
         FROM @schema@.partitions x
         WHERE x.queue_id = v_queue

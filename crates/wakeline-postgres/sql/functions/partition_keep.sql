@@ -54,10 +54,10 @@ BEGIN
             IF c.lease_token IS NOT NULL THEN
                 v_parked := v_parked + @schema@.lease_expire(
                     c.partition_id, c.group_id, c.lease_set, p_queue, p_now);
-                PERFORM @schema@.lease_note(
+                PERFORM @schema@.ledger_write(
                     c.partition_id, c.group_id, NULL, NULL, c.lease_set, c.lease_until);
             END IF;
-            SELECT x.* INTO v_next, v_parked FROM @schema@.cursor_pass(
+            SELECT x.* INTO v_next, v_parked FROM @schema@.cursor_skip(
                 c.partition_id, c.group_id, v_next, v_parked, c.gaps, p_end, p_queue, p_now) x;
         END IF;
         v_open := least(v_open, CASE WHEN v_live THEN lower(c.lease_set) END,

@@ -1,7 +1,7 @@
 -- Returns a queue's capacity for pushes: its limits, and what counts against them. No row if the
 -- queue does not exist. The fill level of a partition is that of the group that is furthest behind
--- in it: its unread and unsettled messages (idle groups do not count, see groups_holding); without
--- any group, all stored messages. Scheduled messages count as well. Nothing is counted without a
+-- in it: its unread and unsettled messages (idle groups do not count, see groups_retaining);
+-- without any group, all stored messages. Scheduled messages count as well. Nothing is counted without a
 -- limit; for the whole queue only cursors that have something to do are read. p_partitions: the
 -- partitions whose own messages are counted. Reads only.
 
@@ -23,7 +23,7 @@ BEGIN
         RETURN;
     END IF;
     len := 0; partition_lens := '{}';
-    v_groups := @schema@.groups_holding(v_queue, @schema@.clock());
+    v_groups := @schema@.groups_retaining(v_queue, @schema@.clock());
     IF len_max > 0 AND v_groups <> '{}' THEN
         SELECT coalesce(sum(x.most), 0)::bigint INTO len FROM (
             SELECT max(@schema@.cursor_lag(c, p.next_offset)) AS most

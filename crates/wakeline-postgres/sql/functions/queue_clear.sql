@@ -47,7 +47,7 @@ BEGIN
     PERFORM FROM @schema@.cursors c WHERE c.partition_id = ANY (v_partitions)
     ORDER BY c.partition_id, c.group_id FOR NO KEY UPDATE;
     v_now := @schema@.clock();
-    PERFORM @schema@.lease_note(c.partition_id, c.group_id, NULL,
+    PERFORM @schema@.ledger_write(c.partition_id, c.group_id, NULL,
         CASE WHEN c.lease_until > v_now THEN c.lease_set END,
         CASE WHEN c.lease_until <= v_now THEN c.lease_set END, least(c.lease_until, v_now))
     FROM @schema@.cursors c

@@ -1,5 +1,5 @@
 -- Returns the counts of queues: of one (p_queue) or all, by name. total counts every message that
--- was ever pushed; for the other counts see queue_behind. given_up: messages with a dead letter
+-- was ever pushed; for the other counts see queue_backlog. given_up: messages with a dead letter
 -- that are not behind; dead: dead letters. Reads only partitions, cursors that have something to
 -- do, and dead letters by their index; no message.
 
@@ -29,7 +29,7 @@ BEGIN
         FROM @schema@.groups g JOIN @schema@.cursors c ON c.group_id = g.group_id
         WHERE g.queue_id = q.queue_id AND c.due_at > v_now AND c.lease_until > v_now;
         WITH back AS MATERIALIZED (
-            SELECT b.* FROM @schema@.queue_behind(q.queue_id, NULL, v_now) b
+            SELECT b.* FROM @schema@.queue_backlog(q.queue_id, NULL, v_now) b
         ), letter AS MATERIALIZED (
             SELECT d.partition_id, d.message_offset, count(*) AS len
             FROM @schema@.dead_letters d WHERE d.queue_id = q.queue_id

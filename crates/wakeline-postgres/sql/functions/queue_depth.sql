@@ -1,7 +1,7 @@
 -- Returns how much a group of a queue still has to settle, or (p_group NULL) the group that is
 -- furthest behind in each partition. The first row has no name: its len is that of the queue,
 -- partitions the number of partitions that have something; no row if the queue does not exist. Then
--- come some of these partitions, by their ids. Reads only, as queue_behind.
+-- come some of these partitions, by their ids. Reads only, as queue_backlog.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_depth(
     p_queue text, p_group text, p_limit bigint, p_offset bigint)
@@ -20,7 +20,7 @@ BEGIN
     RETURN QUERY
     WITH back AS MATERIALIZED (
         SELECT b.partition_id, b.lag
-        FROM @schema@.queue_behind(v_queue, p_group, @schema@.clock()) b
+        FROM @schema@.queue_backlog(v_queue, p_group, @schema@.clock()) b
     )
     SELECT NULL::text, coalesce(sum(b.lag), 0)::bigint, count(*) FROM back b
     UNION ALL

@@ -34,7 +34,7 @@ BEGIN
     LOOP
         v_now := @schema@.clock();
         CONTINUE WHEN c.lease_until <= v_now;
-        PERFORM @schema@.lease_note(
+        PERFORM @schema@.ledger_write(
             c.partition_id, c.group_id, NULL, c.lease_set, NULL, v_now);
         v_log := c.lease_set * int8multirange(int8range(c.lease_start, c.next_offset));
         SELECT y INTO v_tail FROM unnest(v_log) AS y ORDER BY y DESC LIMIT 1;

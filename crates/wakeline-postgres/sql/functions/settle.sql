@@ -258,7 +258,7 @@ BEGIN
         RETURN NEXT;
         IF v_rest = '{}' THEN
             IF c_secs[n.o_cursor] > 0 THEN
-                PERFORM @schema@.lease_note(c_partition[n.o_cursor], c_group[n.o_cursor],
+                PERFORM @schema@.ledger_write(c_partition[n.o_cursor], c_group[n.o_cursor],
                     v_failed, v_released, NULL, v_now);
             END IF;
             x_entry := x_entry || entry;

@@ -1,4 +1,4 @@
 -- Starts new instances, if all starts are plain.
 SELECT c.kind, c.codes, c.command, c.due_us, c.what, t.*
 FROM @schema@.flow_start($1, $2, $3, $4) c
-LEFT JOIN LATERAL @schema@.flow_turns(c.ids, c.commands, c.requests, c.now_at) t ON true
+LEFT JOIN LATERAL @schema@.flow_leased_turns(c.ids, c.commands, c.requests, c.now_at) t ON true

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
+use wakeline_core::{Capabilities, FlowChange, FlowChangeKind, FlowToken, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
@@ -72,7 +72,7 @@ impl FlowCore {
         for row in &self.act(RESUME, &self.sql.resume, params, Act::counted).await? {
             let mut columns = Columns::new(RESUME, row);
             count += u64::try_from(columns.take::<i64>()?).unwrap_or(0);
-            let what = columns.name_if("capability")?.map(FlowWhat::Turn);
+            let what = columns.name_if("capability")?.map(FlowChangeKind::Turn);
             let due: Option<i64> = columns.take()?;
             let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
             changes.extend(what.zip(due).map(change));
@@ -110,7 +110,7 @@ impl FlowCore {
             let mut columns = Columns::new(TERMINATE, row);
             if columns.take::<i16>()? == 0 {
                 done = columns.take::<i16>()? == 0;
-                let change = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+                let change = FlowChange::now(FlowChangeKind::Outcome(command.instance.clone()));
                 if done && columns.take::<bool>()? {
                     notified.push(change.clone());
                 }
@@ -119,7 +119,8 @@ impl FlowCore {
             }
             columns.skip(2);
             let due_in = rows::span(columns.take()?);
-            let change = FlowChange { what: FlowWhat::Turn(columns.name("capability")?), due_in };
+            let change =
+                FlowChange { what: FlowChangeKind::Turn(columns.name("capability")?), due_in };
             notified.push(change.clone());
             changes.push(change);
         }

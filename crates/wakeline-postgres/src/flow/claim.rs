@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowWhat};
+use wakeline_core::{FlowChange, FlowChangeKind};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     TurnClaim, TurnClaimed, TurnItem, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkRequest,
@@ -200,8 +200,10 @@ impl FlowCore {
     /// Records the keys of leased activities, and notifies other nodes of the ends of the leases.
     pub(super) fn note_leased_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
         self.remember(work.clone().map(|work| work.token.key));
-        let ends = work
-            .map(|work| FlowChange { what: FlowWhat::Work(work.route()), due_in: work.lease_for });
+        let ends = work.map(|work| FlowChange {
+            what: FlowChangeKind::Work(work.route()),
+            due_in: work.lease_for,
+        });
         self.hints.notify_leases(&self.shared, ends.collect());
     }
 

@@ -13,7 +13,7 @@
 
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
-use wakeline_core::{Change, FlowChange, FlowWhat};
+use wakeline_core::{Change, FlowChange, FlowChangeKind};
 use wakeline_store::flow::{TurnItem, TurnOutcome, TurnReply, WorkItem};
 use wakeline_store::hook::NewMessage;
 use wakeline_store::{PushItem, PushOutcome, StoreError};
@@ -96,7 +96,7 @@ impl Committed {
             1 => TurnOutcome::Stale,
             2 => TurnOutcome::Conflict { last_event: unsigned(self.lasts[c]) },
             _ => {
-                let reason = "is missing, and the instance does not exist".to_owned();
+                let reason = "is required, because the instance does not exist yet".to_owned();
                 return Err(StoreError::Invalid { field: "new_instance", reason });
             }
         };
@@ -122,9 +122,9 @@ fn read_change(
     let watched: Option<bool> = columns.take()?;
     let due: Option<i64> = columns.take()?;
     let what = match kind {
-        2 => FlowWhat::Turn(columns.name("capability")?),
-        5 => FlowWhat::Work(items::route(columns)?),
-        _ => FlowWhat::Outcome(columns.name("instance")?),
+        2 => FlowChangeKind::Turn(columns.name("capability")?),
+        5 => FlowChangeKind::Work(items::route(columns)?),
+        _ => FlowChangeKind::Outcome(columns.name("instance")?),
     };
     let change = FlowChange { what, due_in: rows::span(due.unwrap_or(0)) };
     Ok((command, change, watched.unwrap_or(true)))

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowWhat, InstanceId};
+use wakeline_core::{FlowChange, FlowChangeKind, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport,
@@ -186,7 +186,7 @@ impl FlowCore {
         if watched.is_empty() {
             return;
         }
-        let changes = watched.iter().map(|id| FlowChange::now(FlowWhat::Outcome(id.clone())));
+        let changes = watched.iter().map(|id| FlowChange::now(FlowChangeKind::Outcome(id.clone())));
         self.hints.notify(&self.shared, changes);
         self.hints.sent().await;
     }
@@ -255,7 +255,7 @@ impl FlowCore {
             let mut after = 0_i64;
             loop {
                 let params: &[&(dyn ToSql + Sync)] = &[&parents, &after, &PAGE_LEN];
-                let page = self.general(DELETE, &self.sql.below, params).await?;
+                let page = self.general(DELETE, &self.sql.children, params).await?;
                 let mut last = None;
                 for row in &page {
                     let mut columns = Columns::new(DELETE, row);

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{CompletionReply, EnqueueOutcome, EnqueueReply, TurnItem, WorkOutcome};
 
@@ -98,7 +98,7 @@ impl EnqueueResults {
                     columns.skip(1);
                     let command = items::index(columns.take()?);
                     let due_in = rows::span(columns.take()?);
-                    let what = FlowWhat::Turn(columns.name("capability")?);
+                    let what = FlowChangeKind::Turn(columns.name("capability")?);
                     written.changes.push((command, FlowChange { what, due_in }));
                 }
             }
@@ -309,7 +309,7 @@ impl FlowCore {
     pub(super) fn note_leased_turns<'a>(&self, turns: impl Iterator<Item = &'a TurnItem> + Clone) {
         self.remember(turns.clone().map(|turn| turn.token.key));
         let ends = turns.filter_map(|turn| {
-            let what = FlowWhat::Turn(turn.capability.clone()?);
+            let what = FlowChangeKind::Turn(turn.capability.clone()?);
             Some(FlowChange { what, due_in: turn.lease_for })
         });
         self.hints.notify_leases(&self.shared, ends.collect());

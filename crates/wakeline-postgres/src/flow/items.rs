@@ -1,7 +1,8 @@
 //! Reads leased turns and activities from rows.
 //!
 //! # Invariants
-//! * The columns are those of the functions `flow_turns` and `flow_works`, in their order.
+//! * The columns are those of the functions `flow_leased_turns` and `flow_leased_work`, in their
+//!   order.
 
 use std::time::SystemTime;
 

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowLine, FlowToken, FlowWhat, OwnerId};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowLine, FlowToken, OwnerId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
 
@@ -113,9 +113,9 @@ impl FlowCore {
             None => {
                 let capability = columns.name_if("capability")?;
                 columns.skip(1);
-                capability.map(FlowWhat::Turn)
+                capability.map(FlowChangeKind::Turn)
             }
-            Some(_) => Some(FlowWhat::Work(route(&mut columns)?)),
+            Some(_) => Some(FlowChangeKind::Work(route(&mut columns)?)),
         };
         let due: Option<i64> = columns.take()?;
         let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
@@ -138,7 +138,7 @@ impl FlowCore {
         let Some((first, open)) = rows.split_first() else { return Ok(0) };
         let mut changes = Vec::with_capacity(open.len());
         for row in open {
-            let what = FlowWhat::Work(route(&mut Columns::from(KEEP, row, 1))?);
+            let what = FlowChangeKind::Work(route(&mut Columns::from(KEEP, row, 1))?);
             changes.push(FlowChange::now(what));
         }
         self.hints.notify(&self.shared, changes);
@@ -158,7 +158,7 @@ impl FlowCore {
         let mut changes = Vec::new();
         for row in &rows {
             let mut columns = Columns::new(ENQUEUE_WORK, row);
-            let what = FlowWhat::Work(route(&mut columns)?);
+            let what = FlowChangeKind::Work(route(&mut columns)?);
             changes.push(FlowChange { what, due_in: rows::span(columns.take()?) });
         }
         self.hints.notify(&self.shared, changes.iter().cloned());

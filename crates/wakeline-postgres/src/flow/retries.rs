@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, PendingWork, WorkKey, WorkRetries};
 
@@ -44,7 +44,7 @@ impl WorkRetries for PostgresStore {
         let params: &[&(dyn ToSql + Sync)] = &[&token.work, &token.key, &micros(delay), &error];
         let rows = core.general(RETRY, &core.sql.work_retry, params).await?;
         let Some(row) = rows.first() else { return Ok((AbandonOutcome::Stale, Vec::new())) };
-        let what = FlowWhat::Work(route(&mut Columns::new(RETRY, row))?);
+        let what = FlowChangeKind::Work(route(&mut Columns::new(RETRY, row))?);
         let changes = vec![FlowChange { what, due_in: delay }];
         core.hints.notify(&core.shared, changes.iter().cloned());
         Ok((AbandonOutcome::Abandoned, changes))

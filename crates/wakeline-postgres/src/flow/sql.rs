@@ -25,7 +25,7 @@ macro_rules! statements {
 
 statements![
     abandon,
-    below,
+    children,
     claim_turns,
     claim_work,
     clear,

@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointRef, HookChange, HookWhat, JobId,
-    MessageRef, Timestamp,
+    ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointRef, HookChange, HookChangeKind,
+    JobId, MessageRef, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -189,7 +189,7 @@ impl HookAdmin for PostgresStore {
         if made.transpose()?.flatten().is_none() {
             return Ok(None);
         }
-        let changes = vec![HookChange::now(HookWhat::Background)];
+        let changes = vec![HookChange::now(HookChangeKind::Background)];
         core.notify(&changes);
         let job = self.job(spec.id).await.map_err(StoreError::after_write)?;
         let job = job.ok_or_else(|| vanished(JOB))?;

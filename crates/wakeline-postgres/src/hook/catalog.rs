@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookWhat, Timestamp,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookChangeKind, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -32,7 +32,7 @@ pub(super) fn digests(idempotency: Option<&Idempotency>) -> KeyAndDigest<'_> {
 
 /// The error for an object that was deleted concurrently after it was created.
 pub(super) fn vanished(operation: &'static str) -> StoreError {
-    StoreError::Transient { operation, source: "it was removed meanwhile".into() }
+    StoreError::Transient { operation, source: "the object was deleted at the same time".into() }
 }
 
 /// Returns the id after which a page begins: the given one, or one before all others.
@@ -217,7 +217,7 @@ impl HookApplications for PostgresStore {
             let row = stopped.ok().and_then(|rows| rows.into_iter().next());
             more = row.is_some_and(|row| row.try_get(0).unwrap_or(false));
         }
-        let changes = vec![HookChange::now(HookWhat::Background)];
+        let changes = vec![HookChange::now(HookChangeKind::Background)];
         core.notify(&changes);
         Ok((true, changes))
     }
@@ -266,7 +266,7 @@ impl HookEndpoints for PostgresStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let (gone, more) = self.hook.core.delete_endpoint(application, endpoint).await?;
         let changes: Vec<_> =
-            more.then(|| HookChange::now(HookWhat::Background)).into_iter().collect();
+            more.then(|| HookChange::now(HookChangeKind::Background)).into_iter().collect();
         self.hook.core.notify(&changes);
         Ok((gone, changes))
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use wakeline_core::{AttemptId, EndpointId, HookChange, HookLine, HookWhat};
+use wakeline_core::{AttemptId, EndpointId, HookChange, HookChangeKind, HookLine};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     ApplicationLimit, DeliveryClaim, DeliveryClaimed, DeliveryGroup, DeliveryRequest,
@@ -272,8 +272,8 @@ impl HookCore {
         let groups = || groups.iter().flatten();
         self.remember(groups().flat_map(|group| group.items.iter().map(|i| i.token.attempt)));
         let what = match line {
-            HookLine::Pull(EndpointId(id)) => HookWhat::Pull(EndpointId(*id)),
-            HookLine::Push | HookLine::PushFresh | HookLine::Background => HookWhat::Push,
+            HookLine::Pull(EndpointId(id)) => HookChangeKind::Pull(EndpointId(*id)),
+            HookLine::Push | HookLine::PushFresh | HookLine::Background => HookChangeKind::Push,
         };
         if let Some(due_in) = items::first_end(groups()) {
             self.hints.notify_leases(&self.shared, vec![HookChange { what, due_in }]);

@@ -19,7 +19,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, DeliveryToken, EndpointId, EventTypeName, HookChange,
-    HookMessageId, HookWhat, Timestamp,
+    HookChangeKind, HookMessageId, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -228,7 +228,7 @@ impl HookCore {
         let items = groups().flat_map(|group| group.items.iter());
         self.remember(items.map(|item| item.token.attempt));
         if let Some(due_in) = items::first_end(groups()) {
-            let end = HookChange { what: HookWhat::Push, due_in };
+            let end = HookChange { what: HookChangeKind::Push, due_in };
             self.hints.notify_leases(&self.shared, vec![end]);
         }
         for reply in replies {
@@ -349,12 +349,13 @@ fn reply(columns: &mut Columns<'_>, sent: &NewMessage) -> Result<EmitReply, Stor
     };
     let mut changes = Vec::new();
     if code == 0 {
-        let push = push.map(|due| HookChange { what: HookWhat::Push, due_in: rows::span(due) });
+        let push =
+            push.map(|due| HookChange { what: HookChangeKind::Push, due_in: rows::span(due) });
         changes.extend(push);
         for pull in pulls.unwrap_or_default() {
-            merge(&mut changes, HookChange::now(HookWhat::Pull(EndpointId(pull))));
+            merge(&mut changes, HookChange::now(HookChangeKind::Pull(EndpointId(pull))));
         }
-        changes.push(HookChange { what: HookWhat::Background, due_in: sent.retention });
+        changes.push(HookChange { what: HookChangeKind::Background, due_in: sent.retention });
     }
     Ok(EmitReply { outcome, leased: Vec::new(), changes })
 }

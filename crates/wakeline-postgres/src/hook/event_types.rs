@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use wakeline_core::{EventTypeName, HookChange, HookWhat};
+use wakeline_core::{EventTypeName, HookChange, HookChangeKind};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Created, EventType, HookEventTypes, HookPage, Idempotency, PageRequest, UpdateOutcome,
@@ -98,7 +98,7 @@ impl HookCore {
     }
 
     fn types_changed(&self) -> Vec<HookChange> {
-        let changes = vec![HookChange::now(HookWhat::EventTypes)];
+        let changes = vec![HookChange::now(HookChangeKind::EventTypes)];
         self.notify(&changes);
         changes
     }

@@ -32,7 +32,7 @@ pub(super) fn bytes(end: &SettleDelivery) -> usize {
     300 + record.response.len() + record.url.len() + announced
 }
 
-/// SettleArrays as arrays.
+/// The ends of deliveries, as arrays.
 #[derive(Default)]
 struct SettleArrays<'a> {
     deliveries: Vec<i64>,

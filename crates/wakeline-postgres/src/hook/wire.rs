@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use wakeline_core::{
-    ApplicationRef, Channel, EndpointRef, HookChange, HookWhat, MessageRef, Timestamp,
+    ApplicationRef, Channel, EndpointRef, HookChange, HookChangeKind, MessageRef, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{DisableReason, EndpointSecret};
@@ -103,8 +103,11 @@ pub(super) fn disabled(code: i16) -> DisableReason {
 
 /// Returns the change for deliveries of an endpoint that are due in some microseconds.
 pub(super) fn change(endpoint: Uuid, pull: bool, due_us: i64) -> HookChange {
-    let what =
-        if pull { HookWhat::Pull(wakeline_core::EndpointId(endpoint)) } else { HookWhat::Push };
+    let what = if pull {
+        HookChangeKind::Pull(wakeline_core::EndpointId(endpoint))
+    } else {
+        HookChangeKind::Push
+    };
     HookChange { what, due_in: rows::span(due_us) }
 }
 

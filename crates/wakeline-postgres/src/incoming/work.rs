@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use wakeline_core::{
     ApplicationRef, Channel, EventId, EventTypeName, HookMessageId, MESSAGE_RETENTION_DEFAULT,
-    MessageId, NameError, PartitionName, QueueName, TransactionId, check_json_depth, lane_of,
+    MessageId, NameError, PartitionName, QueueName, TransactionId, check_json_depth,
+    lane_partition,
 };
 use wakeline_store::PushItem;
 use wakeline_store::flow::Visible;
@@ -69,7 +70,7 @@ fn item(row: &Row) -> Result<PushItem, NameError> {
     let laned = lanes > 0 && partition == PartitionName::default_partition();
     Ok(PushItem {
         queue: QueueName::new(row.get::<_, &str>("queue"))?,
-        partition: if laned { lane_of(&transaction_id, lanes) } else { partition },
+        partition: if laned { lane_partition(&transaction_id, lanes) } else { partition },
         id: MessageId::generate(),
         transaction_id,
         trace_id: None,

@@ -136,7 +136,7 @@ impl QueueCore {
         if let Some(error) = failed {
             tracing::warn!(
                 error = error_chain(&error),
-                "a claim failed for some of its queues: these are claimed again"
+                "a claim failed for some of its queues: it is repeated for these"
             );
         }
         Ok(outcomes)
@@ -235,13 +235,13 @@ impl QueueCore {
         &self,
         link: Option<&PgLink>,
         claims: &[LineClaim],
-        how: ClaimMode,
+        mode: ClaimMode,
     ) -> Result<Vec<LineResult>, StoreError> {
-        let mut result = self.claim_once(link, claims, how).await;
+        let mut result = self.claim_once(link, claims, mode).await;
         for _ in 0..super::ROLLBACKS_MAX {
             match &result {
                 Err(error) if error::was_rolled_back(error) => {
-                    result = self.claim_once(link, claims, how).await;
+                    result = self.claim_once(link, claims, mode).await;
                 }
                 _ => break,
             }
@@ -253,7 +253,7 @@ impl QueueCore {
             // The first attempt may have leased something, or may do so after the second: the
             // server does not cancel a statement when its client stops waiting.
             self.tokens.remember(tokens());
-            result = self.claim_once(link, claims, ClaimMode { again: true, ..how }).await;
+            result = self.claim_once(link, claims, ClaimMode { again: true, ..mode }).await;
             result = result.map_err(StoreError::after_write);
         }
         if result.is_err() {
@@ -266,10 +266,10 @@ impl QueueCore {
         &self,
         link: Option<&PgLink>,
         claims: &[LineClaim],
-        how: ClaimMode,
+        mode: ClaimMode,
     ) -> Result<Vec<LineResult>, StoreError> {
         let lines = LineColumns::new(claims.iter().map(|claim| &claim.line));
-        let requests = self.request_columns(claims, how.again);
+        let requests = self.request_columns(claims, mode.again);
         let floors: Vec<Option<Floor>> =
             claims.iter().map(|claim| self.floors.of(&claim.line)).collect();
         let floor_groups: Vec<Option<i32>> = floors.iter().map(|f| f.map(|f| f.group)).collect();
@@ -291,10 +291,10 @@ impl QueueCore {
             &requests.partition_maxes,
             &requests.auto_acks,
             &requests.agains,
-            &how.patient,
+            &mode.patient,
             &floor_groups,
             &floor_times,
-            &how.prompt,
+            &mode.prompt,
             &requests.workers,
             &requests.bytes,
             &further,

@@ -187,7 +187,10 @@ impl QueueCore {
                 *sent_hint = None;
             }
         }
-        Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
+        Err(StoreError::Transient {
+            operation: OPERATION,
+            source: "other calls changed the same rows during every attempt".into(),
+        })
     }
 
     /// Resolves the numbers of partitions, and encrypts the payloads for encrypted queues.

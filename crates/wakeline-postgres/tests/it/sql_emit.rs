@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{ApplicationId, ApplicationRef, HookLine, HookWhat, MessageRef};
+use wakeline_core::{ApplicationId, ApplicationRef, HookChangeKind, HookLine, MessageRef};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
 use wakeline_store::hook::{
     EventType, HookApplications, HookEndpoints, HookEventTypes, HookMessageFilter, HookReader,
@@ -48,7 +48,9 @@ async fn refused(schema: &TestSchema) -> Vec<Option<String>> {
 
 fn notifies_senders(received: &ReceivedHint) -> bool {
     match received {
-        ReceivedHint::Hook(changes) => changes.iter().any(|change| change.what == HookWhat::Push),
+        ReceivedHint::Hook(changes) => {
+            changes.iter().any(|change| change.what == HookChangeKind::Push)
+        }
         _ => false,
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    ActivityName, ActivityRoute, Capability, Change, EndpointId, FlowChange, FlowWhat, GroupName,
-    HookChange, HookWhat, InstanceId, Tag,
+    ActivityName, ActivityRoute, Capability, Change, EndpointId, FlowChange, FlowChangeKind,
+    GroupName, HookChange, HookChangeKind, InstanceId, Tag,
 };
 use wakeline_postgres::{NotifyMode, PostgresStore};
 use wakeline_store::StoreAdmin;
@@ -19,7 +19,7 @@ fn is_ahead(due_in: Duration) -> bool {
     due_in <= AHEAD && due_in > AHEAD - Duration::from_secs(20)
 }
 
-async fn received_flow(node: &Node, what: FlowWhat, due: impl Fn(Duration) -> bool) {
+async fn received_flow(node: &Node, what: FlowChangeKind, due: impl Fn(Duration) -> bool) {
     let like = |change: &FlowChange| change.what == what && due(change.due_in);
     let wanted =
         |hint: &ReceivedHint| matches!(hint, ReceivedHint::Flow(all) if all.iter().any(like));
@@ -27,7 +27,7 @@ async fn received_flow(node: &Node, what: FlowWhat, due: impl Fn(Duration) -> bo
     assert!(node.sink.take().iter().all(|received| *received != ReceivedHint::Everything));
 }
 
-async fn received_hook(node: &Node, what: HookWhat, due: impl Fn(Duration) -> bool) {
+async fn received_hook(node: &Node, what: HookChangeKind, due: impl Fn(Duration) -> bool) {
     let like = |change: &HookChange| change.what == what && due(change.due_in);
     let wanted =
         |hint: &ReceivedHint| matches!(hint, ReceivedHint::Hook(all) if all.iter().any(like));
@@ -44,8 +44,8 @@ const LANE: &str = "INSERT INTO @.flow_capabilities (name) VALUES ('greet');
     INSERT INTO @.flow_lanes (instance, capability_id)
     SELECT 'i', capability_id FROM @.flow_capabilities";
 
-fn greet() -> FlowWhat {
-    FlowWhat::Turn(Capability::new("greet").expect("valid"))
+fn greet() -> FlowChangeKind {
+    FlowChangeKind::Turn(Capability::new("greet").expect("valid"))
 }
 
 /// Inserted messages of instances are notified, and the notification contains the due time.
@@ -102,7 +102,7 @@ async fn activities_are_notified_to_workers_that_take_their_tag_and_name() {
         )
     };
     let route = |tag: Option<&str>, name: Option<&str>| {
-        FlowWhat::Work(ActivityRoute {
+        FlowChangeKind::Work(ActivityRoute {
             tag: tag.map(|tag| Tag::new(tag).expect("valid")),
             name: name.map(|name| ActivityName::new(name).expect("valid")),
         })
@@ -133,7 +133,7 @@ async fn a_changed_instance_is_notified_to_its_waiters() {
         VALUES (1, 'i', 'greet', 1, 'running', now(), now());
         UPDATE @.flow_instances SET status = 'half', status_version = 1";
     run(&schema, instance).await;
-    let outcome = FlowWhat::Outcome(InstanceId::new("i").expect("valid"));
+    let outcome = FlowChangeKind::Outcome(InstanceId::new("i").expect("valid"));
     received_flow(&node, outcome, at_once).await;
     node.stop().await;
 }
@@ -158,11 +158,11 @@ async fn deliveries_make_their_endpoints_due_and_are_notified_with_their_time() 
         )
     };
     run(&schema, &insert(false, "now() + interval '1 min'")).await;
-    received_hook(&node, HookWhat::Push, is_ahead).await;
+    received_hook(&node, HookChangeKind::Push, is_ahead).await;
     run(&schema, &insert(true, "now()")).await;
-    received_hook(&node, HookWhat::Pull(pulled), at_once).await;
+    received_hook(&node, HookChangeKind::Pull(pulled), at_once).await;
     run(&schema, "UPDATE @.hook_deliveries SET due_at = now()").await;
-    received_hook(&node, HookWhat::Push, at_once).await;
+    received_hook(&node, HookChangeKind::Push, at_once).await;
     node.stop().await;
 }
 
@@ -177,7 +177,7 @@ async fn background_work_of_webhooks_is_notified_when_it_is_added_and_when_a_job
         VALUES (gen_random_uuid(), gen_random_uuid(), '{}')";
     for write in [job, "UPDATE @.hook_jobs SET finished_at = NULL", fan_out] {
         run(&schema, write).await;
-        received_hook(&node, HookWhat::Background, at_once).await;
+        received_hook(&node, HookChangeKind::Background, at_once).await;
     }
     node.stop().await;
 }

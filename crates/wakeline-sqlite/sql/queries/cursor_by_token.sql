@@ -1,2 +1,2 @@
--- The cursors that are leased under a token. Walks the index cursors_lease.
+-- The cursors that are leased under a token. Uses the index cursors_lease.
 SELECT partition_id, group_id FROM cursors WHERE lease_token = ?1 ORDER BY partition_id, group_id

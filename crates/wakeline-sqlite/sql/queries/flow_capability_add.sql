@@ -1,2 +1,2 @@
--- Assigns a number to a capability.
+-- Stores the name of a capability. The rowid becomes its number.
 INSERT INTO capabilities (name) VALUES (?1)

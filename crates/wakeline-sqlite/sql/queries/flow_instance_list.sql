@@ -1,5 +1,4 @@
--- A page of instances, newest first, after the position (?8, ?9). Walks the index
--- instances_created.
+-- A page of instances, newest first, after the position (?8, ?9). Uses the index instances_created.
 SELECT i.lane_id, i.instance, i.name, i.parent, i.parent_event, i.execution, i.state, i.status, i.status_version,
        i.kv_version, i.created_at, i.updated_at, i.ended_at, i.output, l.capability_id, l.suspended, l.reason, e.version
 FROM instances i INDEXED BY instances_created

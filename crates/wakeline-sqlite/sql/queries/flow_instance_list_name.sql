@@ -1,5 +1,5 @@
 -- A page of instances of one orchestration (?1 is given), newest first, after the position (?8,
--- ?9). Walks the index instances_name.
+-- ?9). Uses the index instances_name.
 SELECT i.lane_id, i.instance, i.name, i.parent, i.parent_event, i.execution, i.state, i.status, i.status_version,
        i.kv_version, i.created_at, i.updated_at, i.ended_at, i.output, l.capability_id, l.suspended, l.reason, e.version
 FROM instances i INDEXED BY instances_name

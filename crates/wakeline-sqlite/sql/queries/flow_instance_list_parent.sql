@@ -1,4 +1,4 @@
--- A page of instances of one parent (?5 is given), newest first, after the position (?8, ?9). Walks
+-- A page of instances of one parent (?5 is given), newest first, after the position (?8, ?9). Uses
 -- the index instances_children.
 SELECT i.lane_id, i.instance, i.name, i.parent, i.parent_event, i.execution, i.state, i.status, i.status_version,
        i.kv_version, i.created_at, i.updated_at, i.ended_at, i.output, l.capability_id, l.suspended, l.reason, e.version

@@ -1,4 +1,4 @@
--- Instance ids that were never started and have waiting messages, after ?2. Walks the index
+-- Instance ids that were never started and have waiting messages, after ?2. Uses the index
 -- lanes_early. No single message is ever removed from such a lane, so its next sequence number
 -- gives the number of messages.
 SELECT l.instance,

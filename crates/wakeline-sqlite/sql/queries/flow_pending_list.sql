@@ -1,5 +1,5 @@
 -- A page of pending instances, newest first, after the position (?6, ?7). Columns as in
--- flow_instance_detail.sql. Walks the index lanes_pending.
+-- flow_instance_detail.sql. Uses the index lanes_pending.
 SELECT l.lane_id, l.instance, substr(c.name, 1, instr(c.name || '@', '@') - 1) AS name,
        l.parent, 0 AS parent_event, 0 AS execution, 'pending' AS state, NULL AS status, 0 AS status_version,
        0 AS kv_version, l.started_at, l.started_at AS updated_at, NULL AS ended_at, NULL AS output, l.capability_id,

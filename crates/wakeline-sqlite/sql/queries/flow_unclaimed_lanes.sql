@@ -1,5 +1,6 @@
--- Lanes of a capability that could be claimed at a time and were not, longest waiting first. Lanes
--- of ended instances are left out, because their turns only clean up. Walks the index lanes_due.
+-- Lanes of a capability with a turn that became available at ?2 or before, longest wait first.
+-- Lanes of ended instances are left out, because their turns only clean up. Uses the index
+-- lanes_due.
 SELECT l.instance, l.due_at FROM lanes l INDEXED BY lanes_due
 WHERE l.capability_id = ?1 AND l.due_at <= ?2
   AND NOT EXISTS (

@@ -1,5 +1,5 @@
--- A page of the attempts of an application by id, newest first. Walks the index over application
--- and id.
+-- A page of the attempts of an application by id, newest first. Uses the index over application and
+-- id.
 SELECT t.attempt_no, t.id, m.id, e.id, t.number, t.outcome, t.manual, t.began_at, t.took, t.status,
        CASE WHEN ?11 THEN t.response END, t.error, t.url
 FROM hook_attempts t

@@ -1,4 +1,4 @@
--- A page of the attempts of a message by id, oldest first. Walks the index hook_attempts_message.
+-- A page of the attempts of a message by id, oldest first. Uses the index hook_attempts_message.
 SELECT t.attempt_no, t.id, m.id, e.id, t.number, t.outcome, t.manual, t.began_at, t.took, t.status,
        CASE WHEN ?11 THEN t.response END, t.error, t.url
 FROM hook_attempts t INDEXED BY hook_attempts_message

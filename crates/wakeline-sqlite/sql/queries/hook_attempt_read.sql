@@ -1,4 +1,4 @@
--- One attempt of an application.
+-- One attempt of an application, by its id.
 SELECT t.attempt_no, t.id, m.id, e.id, t.number, t.outcome, t.manual, t.began_at, t.took, t.status, t.response, t.error, t.url
 FROM hook_attempts t
 CROSS JOIN hook_messages m ON m.message_no = t.message_no

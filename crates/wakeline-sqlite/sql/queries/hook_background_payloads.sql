@@ -1,4 +1,4 @@
--- Expired payloads, and whether the application of each still exists. Walks the index
+-- Expired payloads, and whether the application of each still exists. Uses the index
 -- hook_payloads_expiry.
 SELECT p.message_no, a.deleted_at IS NULL
 FROM hook_payloads p INDEXED BY hook_payloads_expiry

@@ -1,4 +1,4 @@
--- Removes some deliveries of an application. Walks the index over endpoint and message, endpoint by
+-- Removes some deliveries of an application. Uses the index over endpoint and message, endpoint by
 -- endpoint.
 DELETE FROM hook_deliveries WHERE delivery_no IN (
     SELECT d.delivery_no

@@ -1,4 +1,4 @@
--- The delivery that an attempt holds, as long as its lease is live, for repeated claims. Walks the
+-- The delivery that an attempt holds, as long as its lease is live, for repeated claims. Uses the
 -- index hook_deliveries_lease.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at

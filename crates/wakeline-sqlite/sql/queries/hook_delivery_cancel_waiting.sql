@@ -1,4 +1,4 @@
--- Cancels some waiting deliveries of an endpoint. Walks the index hook_deliveries_waiting.
+-- Cancels some waiting deliveries of an endpoint. Uses the index hook_deliveries_waiting.
 UPDATE hook_deliveries
 SET state = 'cancelled', due_at = NULL, in_order = NULL, back_state = NULL, back_due_at = NULL, back_behind = NULL,
     updated_at = ?2

@@ -1,5 +1,5 @@
 -- Due deliveries of one class of an endpoint without strict order, in the order in which they
--- became due. Walks the index hook_deliveries_waiting.
+-- became due. Uses the index hook_deliveries_waiting.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
        lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries INDEXED BY hook_deliveries_waiting

@@ -1,4 +1,4 @@
--- When the first delivery of each class of an endpoint is due. Walks the index
+-- When the first delivery of each class of an endpoint is due. Uses the index
 -- hook_deliveries_waiting.
 SELECT
     (SELECT due_at FROM hook_deliveries INDEXED BY hook_deliveries_waiting

@@ -1,4 +1,4 @@
--- The number of live leases of an endpoint, counted up to ?3. Walks the index
+-- The number of live leases of an endpoint, counted up to ?3. Uses the index
 -- hook_deliveries_leased.
 SELECT count(*) FROM (
     SELECT 1 FROM hook_deliveries INDEXED BY hook_deliveries_leased

@@ -1,4 +1,4 @@
--- A page of the deliveries of a message by endpoint id, newest endpoint first. Walks the index
+-- A page of the deliveries of a message by endpoint id, newest endpoint first. Uses the index
 -- hook_deliveries_message, and sorts the deliveries of the message.
 SELECT d.delivery_no, d.endpoint_no, d.message_no, d.state, d.class, d.due_at, d.attempts, d.scheduled, d.back_state,
        d.back_due_at, d.back_behind, d.lease_key, d.leased_at, d.lease_until, d.cancelled, d.created_at, d.updated_at,

@@ -1,4 +1,4 @@
--- Puts the open deliveries of an endpoint into strict order, or removes them from it. Walks the
+-- Puts the open deliveries of an endpoint into strict order, or removes them from it. Uses the
 -- indexes over waiting and leased deliveries.
 UPDATE hook_deliveries SET in_order = ?2
 WHERE delivery_no IN (

@@ -1,4 +1,4 @@
--- The oldest running job whose application has no pending fan-out. Walks the index
+-- The oldest running job whose application has no pending fan-out. Uses the index
 -- hook_jobs_running.
 SELECT j.job_no, j.application_no, j.id, a.id, j.kind, j.filter, j.place, j.place_endpoint, j.seen, j.changed, j.created_at,
        j.updated_at, j.finished_at

@@ -1,5 +1,5 @@
 -- Endpoints that can be served, in the order in which they became due, except those of the
--- applications in ?3 (a JSON list of numbers, or NULL). Walks the index hook_lanes_due.
+-- applications in ?3 (a JSON list of numbers, or NULL). Uses the index hook_lanes_due.
 SELECT endpoint_no FROM hook_lanes INDEXED BY hook_lanes_due
 WHERE pulled = 0 AND due_at <= ?1 AND (?3 IS NULL OR NOT EXISTS (
     SELECT 1 FROM hook_endpoints e WHERE e.endpoint_no = hook_lanes.endpoint_no

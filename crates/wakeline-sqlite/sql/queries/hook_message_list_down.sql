@@ -1,5 +1,5 @@
--- A page of the messages of an application by id, newest first. Walks the index over application
--- and id.
+-- A page of the messages of an application by id, newest first. Uses the index over application and
+-- id.
 SELECT m.message_no FROM hook_messages m
 WHERE m.application_no = ?1 AND m.id < ?2
   AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(coalesce(m.channels, '[]')) c WHERE c.value = ?3))

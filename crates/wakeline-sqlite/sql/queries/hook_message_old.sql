@@ -1,5 +1,5 @@
 -- Messages by age, after a position, and whether each can be removed: its payload is removed, and
--- none of its deliveries is waiting, in flight or still to be created. Walks the index
+-- none of its deliveries is waiting, in flight or still to be created. Uses the index
 -- hook_messages_created.
 SELECT m.message_no, m.created_at,
     NOT EXISTS (SELECT 1 FROM hook_payloads p WHERE p.message_no = m.message_no)

@@ -13,7 +13,7 @@ use wakeline_store::{DeadLetter, DeadLetterFilter, DeadLetters, Page};
 use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
-/// Most dead letters that one transaction removes.
+/// The maximum number of dead letters that one transaction removes.
 pub(super) const PURGE_LEN: u32 = 5_000;
 
 /// A filter with the id of its queue, as the parameters of the queries.

@@ -16,7 +16,7 @@ use crate::command::WriteCommand;
 use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
-/// Most rows of each kind that recording statistics removes.
+/// The maximum number of rows of each kind that recording statistics removes.
 const PRUNED_MAX: u32 = 10_000;
 
 #[async_trait]

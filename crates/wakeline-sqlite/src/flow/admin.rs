@@ -1,6 +1,6 @@
 //! Interventions by operators: suspending, resuming and terminating instances.
 
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
+use wakeline_core::{Capabilities, FlowChange, FlowChangeKind, FlowToken, InstanceId};
 use wakeline_store::flow::{
     ExecutionDetail, InstanceState, NewInstance, RetriedBatch, RetryPosition, Suspension,
     TerminateInstance,
@@ -113,13 +113,13 @@ pub(super) fn terminate(
     command: &TerminateInstance,
 ) -> Res<(bool, Vec<FlowChange>)> {
     if !command.state.is_ended() {
-        let reason = "must be a state in which nothing follows".to_owned();
+        let reason = "must be the state of an ended instance".to_owned();
         return Err(StoreFault::Invalid { field: "state", reason });
     }
     let Some(lane) = InstanceLane::named(s, &command.instance)? else {
         return Ok((false, Vec::new()));
     };
-    let outcome = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+    let outcome = FlowChange::now(FlowChangeKind::Outcome(command.instance.clone()));
     let watched = lane.watched;
     let mut changes = match InstanceRow::read(s, lane.id)? {
         Some(instance) if instance.state.is_ended() || command.new_instance.is_some() => {

@@ -1,6 +1,6 @@
 //! Commits turns: all effects of a turn, or none of them.
 
-use wakeline_core::{FlowChange, FlowWhat};
+use wakeline_core::{FlowChange, FlowChangeKind};
 use wakeline_store::flow::{
     ExecutionDetail, ExecutionEnd, HistoryBatch, InstanceState, StatusChange, TurnCommit,
     TurnOutcome, TurnReply,
@@ -73,7 +73,10 @@ impl CommitTarget {
             || !commit.kv.is_empty()
             || commit.end != ExecutionEnd::Open;
         if instance.is_none() && commit.new_instance.is_none() && writes {
-            return Err(invalid("new_instance", "is missing, and there is no instance"));
+            return Err(invalid(
+                "new_instance",
+                "is required, because the instance does not exist yet",
+            ));
         }
         if commit.execution == 0 && (instance.is_some() || commit.new_instance.is_some()) {
             return Err(invalid("execution", "must be 1 or more"));
@@ -84,7 +87,7 @@ impl CommitTarget {
         if let ExecutionEnd::Ended { state, .. } = &commit.end
             && !state.is_ended()
         {
-            return Err(invalid("end", "must be a state in which nothing follows"));
+            return Err(invalid("end", "must be the state of an ended instance"));
         }
         let execution = instance::read_execution(s, lane.id, commit.execution)?;
         Ok(Self { instance, execution })
@@ -119,7 +122,7 @@ fn apply(
     continue_as_new(s, lane, commit)?;
     lane.end_lease(s, false)?;
     let watched = changed && std::mem::take(&mut lane.watched);
-    let outcome = FlowChange::now(FlowWhat::Outcome(lane.instance.clone()));
+    let outcome = FlowChange::now(FlowChangeKind::Outcome(lane.instance.clone()));
     let opened = lanes.finish(s)?;
     let (turns, mut changes) = turn::lease_on_insert(s, opened, &commit.turn_requests)?;
     let inserted = if commit.clear { Vec::new() } else { inserted };

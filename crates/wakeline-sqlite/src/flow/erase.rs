@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowWhat, InstanceId, Timestamp};
+use wakeline_core::{FlowChange, FlowChangeKind, InstanceId, Timestamp};
 use wakeline_store::Consequence;
 use wakeline_store::flow::{DeleteInstances, DeleteReport, PruneOptions};
 
@@ -21,9 +21,9 @@ use super::message;
 use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
-/// Most rows that one step of a command removes.
+/// The maximum number of rows that one step of a command removes.
 const ROWS_MAX: i64 = 500;
-/// Most entries of `lane_leftovers` that one step of a command processes.
+/// The maximum number of entries of `lane_leftovers` that one step of a command processes.
 const NOTES_MAX: i64 = 200;
 /// How long a deletion belongs to the call that started it. After that, housekeeping continues it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
@@ -113,7 +113,7 @@ fn unlink(
     add_leftover(s, deletion, &leftover)?;
     report.instances += 1;
     if lane.watched {
-        s.hint_flow(&[FlowChange::now(FlowWhat::Outcome(lane.instance.clone()))]);
+        s.hint_flow(&[FlowChange::now(FlowChangeKind::Outcome(lane.instance.clone()))]);
         report.watched.push(lane.instance);
     }
     Ok(())

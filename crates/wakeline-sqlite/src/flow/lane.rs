@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use rusqlite::Row;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, InstanceId, Timestamp};
 use wakeline_store::flow::InstanceState;
 
 use super::message;
@@ -267,7 +267,7 @@ impl InstanceLanes {
             // Other dispatchers can run it now, even if only after its lease ends.
             let others = before.capability != lane.capability;
             if freed || sooner || others {
-                let what = FlowWhat::Turn(names::capability_name(s, capability)?);
+                let what = FlowChangeKind::Turn(names::capability_name(s, capability)?);
                 let due_in = s.now.until(Timestamp(due_at));
                 opened.changes.push((*id, FlowChange { what, due_in }));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, Timestamp};
 use wakeline_store::flow::{AbandonOutcome, RenewOutcome};
 
 use super::instance::{InstanceRow, read_execution};
@@ -74,11 +74,11 @@ pub(super) struct AbandonOptions {
 pub(super) fn abandon(
     s: &mut DbSession<'_>,
     token: FlowToken,
-    how: AbandonOptions,
+    options: AbandonOptions,
 ) -> Res<(AbandonOutcome, Vec<FlowChange>)> {
     let abandoned = match token.work {
-        Some(_) => abandon_work(s, token, how)?,
-        None => abandon_turn(s, token, how)?,
+        Some(_) => abandon_work(s, token, options)?,
+        None => abandon_turn(s, token, options)?,
     };
     Ok(match abandoned {
         Some(changes) => (AbandonOutcome::Abandoned, changes),
@@ -89,18 +89,18 @@ pub(super) fn abandon(
 fn abandon_turn(
     s: &mut DbSession<'_>,
     token: FlowToken,
-    how: AbandonOptions,
+    options: AbandonOptions,
 ) -> Res<Option<Vec<FlowChange>>> {
     let Some(lane) = InstanceLane::read(s, token.lane)? else { return Ok(None) };
     let Some(lease) = lane.lease.filter(|lease| lease.key == token.key) else { return Ok(None) };
     let mut lanes = InstanceLanes::default();
     let lane = lanes.add(lane);
-    let visible_at = Some(s.now.plus(how.delay).0);
+    let visible_at = Some(s.now.plus(options.delay).0);
     message::return_taken(
         s,
         lane.id,
         lease,
-        ReturnOptions { visible_at, counted: !how.uncounted },
+        ReturnOptions { visible_at, counted: !options.uncounted },
     )?;
     lane.end_lease(s, false)?;
     let opened = lanes.finish(s)?;
@@ -111,15 +111,15 @@ fn abandon_turn(
 fn abandon_work(
     s: &mut DbSession<'_>,
     token: FlowToken,
-    how: AbandonOptions,
+    options: AbandonOptions,
 ) -> Res<Option<Vec<FlowChange>>> {
     let Some(mut row) = WorkRow::leased_by(s, token)? else { return Ok(None) };
-    let at = s.now.plus(how.delay).0;
+    let at = s.now.plus(options.delay).0;
     row.lease = None;
     row.due_at = Some(at).filter(|at| *at > s.now.0);
-    row.attempts = row.attempts.saturating_sub(u32::from(how.uncounted));
+    row.attempts = row.attempts.saturating_sub(u32::from(options.uncounted));
     row.write(s)?;
-    let what = FlowWhat::Work(names::route(s, row.route)?);
+    let what = FlowChangeKind::Work(names::route(s, row.route)?);
     let changes = vec![FlowChange { what, due_in: s.now.until(Timestamp(at)) }];
     s.hint_flow(&changes);
     Ok(Some(changes))

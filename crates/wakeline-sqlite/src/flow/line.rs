@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{
-    ActivityFilter, ActivityRoute, FlowChange, FlowToken, FlowWhat, OwnerId, Timestamp, error_chain,
+    ActivityFilter, ActivityRoute, FlowChange, FlowChangeKind, FlowToken, OwnerId, Timestamp,
+    error_chain,
 };
 use wakeline_store::flow::{SessionClaim, WorkClaim, WorkClaimed, WorkItem, WorkRequest};
 
@@ -24,9 +25,9 @@ use super::work::WorkRow;
 use crate::error::{Res, StoreFault};
 use crate::session::DbSession;
 
-/// Most activities that one claim skips: those of deleted instances, which it removes, and those
-/// with corrupt rows. A large deletion leaves very many, and a claim is one command of the writer,
-/// which must stay short.
+/// The maximum number of activities that one claim skips: those of deleted instances, which it
+/// removes, and those with corrupt rows. A large deletion leaves very many, and a claim is one
+/// command of the writer, which must stay short.
 const PASSED_OVER_MAX: usize = 500;
 
 /// The tag, the name and the taker of the activities that one probe finds.
@@ -146,7 +147,7 @@ impl<'l> WorkClaimLine<'l> {
         if let (Some(session), Some(claim)) = (&row.session, self.session) {
             session::claim(s, session, claim)?;
         }
-        let what = FlowWhat::Work(item.route());
+        let what = FlowChangeKind::Work(item.route());
         s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
         Ok(Some(item))
     }

@@ -12,7 +12,7 @@ use crate::session::DbSession;
 
 /// Approximate size of a message on disk without its payload.
 const MESSAGE_BYTES: usize = 200;
-/// Most messages that are delivered with one turn.
+/// The maximum number of messages that are delivered with one turn.
 const TAKEN_LEN_MAX: usize = 1_000;
 /// Approximate limit on the bytes of these messages. One message is always delivered.
 const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -195,10 +195,10 @@ pub(super) fn return_taken(
     s: &DbSession<'_>,
     lane: i64,
     lease: LaneLease,
-    how: ReturnOptions,
+    options: ReturnOptions,
 ) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_message_taken_return.sql");
-    let params = (lane, lease.at, lease.seq, how.visible_at, how.counted);
+    let params = (lane, lease.at, lease.seq, options.visible_at, options.counted);
     s.conn.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }

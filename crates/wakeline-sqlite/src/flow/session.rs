@@ -6,7 +6,7 @@
 //!   when a session is claimed, and when a claim finds that a session has ended.
 
 use rusqlite::OptionalExtension as _;
-use wakeline_core::{FlowChange, FlowWhat, OwnerId, SessionId};
+use wakeline_core::{FlowChange, FlowChangeKind, OwnerId, SessionId};
 use wakeline_store::flow::SessionClaim;
 
 use super::names::{self, RouteIds};
@@ -162,7 +162,7 @@ pub(super) fn end(s: &mut DbSession<'_>, owners: &[OwnerId]) -> Res<u64> {
     drop(statement);
     let mut changes = Vec::with_capacity(open.len());
     for route in open {
-        changes.push(FlowChange::now(FlowWhat::Work(names::route(s, route)?)));
+        changes.push(FlowChange::now(FlowChangeKind::Work(names::route(s, route)?)));
     }
     s.hint_flow(&changes);
     Ok(ended)

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp, error_chain};
+use wakeline_core::{Capabilities, FlowChange, FlowChangeKind, FlowToken, Timestamp, error_chain};
 use wakeline_store::flow::{
     InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest,
 };
@@ -210,7 +210,7 @@ fn lease(
     lane.write(s)?;
     if let Some(capability) = &item.capability {
         let change =
-            FlowChange { what: FlowWhat::Turn(capability.clone()), due_in: item.lease_for };
+            FlowChange { what: FlowChangeKind::Turn(capability.clone()), due_in: item.lease_for };
         s.hint_flow_lease_end(change);
     }
     Ok(Some(item))

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, SessionId, Timestamp};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, InstanceId, SessionId, Timestamp};
 use wakeline_store::flow::{
     Completion, CompletionReply, InstanceState, NewWork, TurnRequest, WorkKey, WorkOutcome,
 };
@@ -122,7 +122,7 @@ pub(super) fn insert(
         visible_at,
     ))?;
     let due_in = s.now.until(Timestamp(visible_at));
-    let change = FlowChange { what: FlowWhat::Work(work.route()), due_in };
+    let change = FlowChange { what: FlowChangeKind::Work(work.route()), due_in };
     Ok((added > 0).then(|| (s.conn.last_insert_rowid(), change)))
 }
 

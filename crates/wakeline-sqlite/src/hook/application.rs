@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rusqlite::Row;
-use wakeline_core::{ApplicationId, ApplicationRef, HookChange, HookWhat, Timestamp, Uid};
+use wakeline_core::{ApplicationId, ApplicationRef, HookChange, HookChangeKind, Timestamp, Uid};
 use wakeline_store::hook::{
     Application, Created, HookPage, Idempotency, NewApplication, PageRequest, UpdateOutcome,
 };
@@ -16,7 +16,7 @@ use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
 const SCOPE: IdempotencyKeyScope = IdempotencyKeyScope::shared(IdempotencyScope::Application);
-/// Most endpoints that one command stops.
+/// The maximum number of endpoints that one command stops.
 const STOPPED_MAX: i64 = 500;
 
 /// Looks up an application that is not deleted, with its number.
@@ -135,7 +135,7 @@ pub(super) fn delete(
     s.conn.prepare_cached(sql!("fan_out_forget"))?.execute([no])?;
     background_task::forget_if_empty(s, no)?;
     s.cache.clear();
-    let changes = vec![HookChange::now(HookWhat::Background)];
+    let changes = vec![HookChange::now(HookChangeKind::Background)];
     s.hint_hook(&changes);
     Ok((true, changes))
 }

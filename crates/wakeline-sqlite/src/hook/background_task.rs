@@ -95,7 +95,7 @@ fn drop_payloads(s: &DbSession<'_>, most: i64) -> Res<u64> {
 
 /// Removes some rows of a deleted application, and the application itself with the last of them.
 fn clear(s: &DbSession<'_>, application: i64, most: i64) -> Res<u64> {
-    let mut gone = 0;
+    let mut removed_sum = 0;
     for (first, sql) in [
         (None, sql!("clear_filters")),
         (None, sql!("clear_attempts")),
@@ -103,18 +103,18 @@ fn clear(s: &DbSession<'_>, application: i64, most: i64) -> Res<u64> {
         (Some(sql!("clear_payloads")), sql!("clear_messages")),
         (Some(sql!("clear_secrets")), sql!("clear_lanes")),
     ] {
-        let rows = (application, most - gone);
+        let rows = (application, most - removed_sum);
         if let Some(first) = first {
             s.conn.prepare_cached(first)?.execute(rows)?;
         }
         let removed = s.conn.prepare_cached(sql)?.execute(rows)?;
-        gone += i64::try_from(removed).unwrap_or(most);
-        if gone >= most {
+        removed_sum += i64::try_from(removed).unwrap_or(most);
+        if removed_sum >= most {
             break;
         }
     }
     forget_if_empty(s, application)?;
-    Ok(gone.unsigned_abs())
+    Ok(removed_sum.unsigned_abs())
 }
 
 /// Removes a deleted application of which no other rows are left.
@@ -142,11 +142,11 @@ pub(super) fn expire(s: &DbSession<'_>, command: &ExpireMessages) -> Res<Expired
     let mut expired = ExpiredMessages { next: command.after, ..ExpiredMessages::default() };
     for (message, created_at, over) in old {
         if over {
-            let gone = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
-            let attempts = gone(sql!("expire_attempts"))?;
+            let remove = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
+            let attempts = remove(sql!("expire_attempts"))?;
             left -= i64::try_from(attempts).unwrap_or(left);
-            let gone = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
-            let deliveries = gone(sql!("expire_deliveries"))?;
+            let remove = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
+            let deliveries = remove(sql!("expire_deliveries"))?;
             left -= i64::try_from(deliveries).unwrap_or(left);
             expired.attempts += attempts as u64;
             expired.deliveries += deliveries as u64;

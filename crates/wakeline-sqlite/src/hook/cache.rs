@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use wakeline_core::{
     ApplicationId, ApplicationRef, Channel, EndpointId, EndpointOptions, EventPattern,
-    EventTypeName, HookWhat, Timestamp,
+    EventTypeName, HookChangeKind, Timestamp,
 };
 use wakeline_store::hook::{DeliveryTarget, DisableReason, EndpointSecret};
 
@@ -58,7 +58,7 @@ pub(super) struct EndpointConfig {
     pub(super) disabled: Option<DisableReason>,
     pub(super) deleted: bool,
     /// Whether its application is deleted, so that no request finds its deliveries.
-    pub(super) gone: bool,
+    pub(super) application_deleted: bool,
     pub(super) event_types: Vec<EventPattern>,
     pub(super) channels: Vec<Channel>,
     /// The target of its deliveries, with all signing keys including expired ones.
@@ -84,8 +84,8 @@ impl EndpointConfig {
     }
 
     /// The line of waiters that its deliveries belong to.
-    pub(super) fn what(&self) -> HookWhat {
-        if self.options().pull { HookWhat::Pull(self.id()) } else { HookWhat::Push }
+    pub(super) fn what(&self) -> HookChangeKind {
+        if self.options().pull { HookChangeKind::Pull(self.id()) } else { HookChangeKind::Push }
     }
 
     /// The target that is handed out with a lease, with the signing keys that have not expired.
@@ -192,7 +192,7 @@ fn decode(s: &DbSession<'_>, no: i64, row: &Row<'_>) -> Res<EndpointConfig> {
         channels: json("endpoint", no, &row.get::<_, String>(5)?)?,
         disabled: disabled.map(|text| reason(no, &text)).transpose()?,
         deleted: row.get(9)?,
-        gone: row.get(10)?,
+        application_deleted: row.get(10)?,
         target: Arc::new(target),
     })
 }

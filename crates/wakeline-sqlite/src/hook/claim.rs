@@ -16,7 +16,7 @@ use wakeline_store::hook::{DeliveryClaim, DeliveryClaimed, DeliveryGroup, Delive
 
 use super::cache::{self, EndpointConfig, number};
 use super::delivery::DeliveryRow;
-use super::held_leases::{drop_used, drop_used_of, end_expired, return_held_leases};
+use super::held_leases::{end_expired, remove_used_ids, remove_used_ids_of, return_held_leases};
 use super::lane::{EndpointLane, EndpointLanes};
 use super::lease::{self, ClaimMessages, NewLease};
 use super::limits::ClaimLimits;
@@ -61,7 +61,7 @@ pub(super) fn claim(s: &mut DbSession<'_>, lines: &[DeliveryClaim]) -> Res<Deliv
         let mut state = HookClaimState::new(&claim.requests);
         outcomes.push(match claim_line(s, &mut state, claim) {
             // The error concerns the line itself; the other lines of the call are served.
-            Err(fault) if fault.is_of_a_row() => {
+            Err(fault) if fault.is_corrupt_row() => {
                 state.corrupt_row.get_or_insert(fault);
                 let groups = claim.requests.iter().map(|_| Vec::new()).collect();
                 DeliveryClaimed { groups, next_due: Some(QUARANTINE) }
@@ -160,7 +160,7 @@ fn lane_due(
             number(s, sql!("lane_next_due"), [limits.reached()])
         }
         HookLine::Pull(id) => {
-            let Some(no) = pulled(s, *id)? else { return Ok(None) };
+            let Some(no) = pull_endpoint_no(s, *id)? else { return Ok(None) };
             let lane = EndpointLane::read(s, no)?;
             Ok(if fresh_only { lane.fresh_at } else { lane.due_at })
         }
@@ -172,7 +172,7 @@ fn lane_due(
 fn lease_end(s: &mut DbSession<'_>, line: &HookLine) -> Res<Option<i64>> {
     match line {
         HookLine::Push | HookLine::PushFresh => number(s, sql!("delivery_sent_end"), []),
-        HookLine::Pull(id) => match pulled(s, *id)? {
+        HookLine::Pull(id) => match pull_endpoint_no(s, *id)? {
             Some(no) => number(s, sql!("delivery_pulled_end"), [no]),
             None => Ok(None),
         },
@@ -180,8 +180,11 @@ fn lease_end(s: &mut DbSession<'_>, line: &HookLine) -> Res<Option<i64>> {
     }
 }
 
-/// The number of an endpoint whose deliveries are pulled.
-pub(super) fn pulled(s: &mut DbSession<'_>, id: wakeline_core::EndpointId) -> Res<Option<i64>> {
+/// The row number of an endpoint, if its deliveries are pulled.
+pub(super) fn pull_endpoint_no(
+    s: &mut DbSession<'_>,
+    id: wakeline_core::EndpointId,
+) -> Res<Option<i64>> {
     let Some((no, _)) = endpoint::any(s, id)? else { return Ok(None) };
     Ok(cache::endpoint(s, no)?.options().pull.then_some(no))
 }
@@ -198,7 +201,7 @@ fn serve(s: &mut DbSession<'_>, state: &mut HookClaimState, line: &HookLine) -> 
             seen.insert(endpoint);
             let share = state.slots.left().div_ceil(due.len() + 1);
             match serve_endpoint(s, state, endpoint, share) {
-                Err(fault) if fault.is_of_a_row() => quarantine(s, state, endpoint, fault)?,
+                Err(fault) if fault.is_corrupt_row() => quarantine(s, state, endpoint, fault)?,
                 served => served?,
             }
         }
@@ -221,7 +224,7 @@ fn due_endpoints(
         HookLine::Pull(_) | HookLine::Background => {
             let due = lane_due(s, line, limits, fresh_only)?.is_some_and(|due| due <= s.now.0);
             let HookLine::Pull(id) = line else { return Ok(VecDeque::new()) };
-            let found = if due { pulled(s, *id)? } else { None };
+            let found = if due { pull_endpoint_no(s, *id)? } else { None };
             return Ok(found.into_iter().filter(|no| !seen.contains(no)).collect());
         }
     };
@@ -256,7 +259,7 @@ fn serve_endpoint(
         if lane.is_held_back(&config, s.now) || state.limits.is_reached(config.application) {
             break;
         }
-        drop_used(s, &mut state.slots, &config)?;
+        remove_used_ids(s, &mut state.slots, &config)?;
         let next = waiting.next(s, &config, &mut state.slots, share)?;
         let Some(next) = next else { break };
         lease_group(s, state, &config, next)?;
@@ -276,12 +279,12 @@ fn lease_group(
     let mut items = Vec::with_capacity(group.len());
     for mut delivery in group {
         if !items.is_empty() {
-            drop_used_of(s, slot, config)?;
+            remove_used_ids_of(s, slot, config)?;
         }
         let Some(key) = slot.offer(delivery.class.is_fresh()) else { break };
         let new = NewLease { delivery: &mut delivery, config, key, span: slot.lease };
         match lease::take(s, new, &mut state.messages) {
-            Err(fault) if fault.is_of_a_row() => {
+            Err(fault) if fault.is_corrupt_row() => {
                 log_skipped_row(&fault, "endpoint", config.no);
                 delivery.due_at = Some(s.now.plus(QUARANTINE).0);
                 delivery.restore(s, config)?;
@@ -331,7 +334,7 @@ pub(super) fn add_delivery(
     mut delivery: DeliveryRow,
     config: &EndpointConfig,
 ) -> Res<()> {
-    drop_used(s, &mut state.slots, config)?;
+    remove_used_ids(s, &mut state.slots, config)?;
     let (lane, _) = state.lanes.get(s, config.no)?;
     let can_lease_now = state.slots.left() > 0
         && !config.options().pull

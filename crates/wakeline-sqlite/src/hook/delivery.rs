@@ -166,7 +166,7 @@ impl DeliveryRow {
             return Ok(None);
         };
         let live = lease.key == token.attempt && lease.until > s.now.0;
-        let there = live && !cache::endpoint(s, delivery.endpoint)?.gone;
+        let there = live && !cache::endpoint(s, delivery.endpoint)?.application_deleted;
         Ok(there.then_some((delivery, lease)))
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use wakeline_core::{ApplicationId, Channel, HookChange, HookMessageId, HookWhat};
+use wakeline_core::{ApplicationId, Channel, HookChange, HookChangeKind, HookMessageId};
 use wakeline_store::hook::{
     DeliveryRequest, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
 };
@@ -51,7 +51,7 @@ pub(super) fn emit(
     };
     let expires_at = s.now.plus(new.retention).0;
     if first_expiry.is_none_or(|first| expires_at < first) {
-        let background = HookChange { what: HookWhat::Background, due_in: new.retention };
+        let background = HookChange { what: HookChangeKind::Background, due_in: new.retention };
         s.hint_hook(std::slice::from_ref(&background));
         changes.push(background);
     }
@@ -191,7 +191,7 @@ pub(super) fn receivers(
     let mut receivers = Receivers::default();
     for no in named.iter() {
         match cache::endpoint(s, *no) {
-            Err(fault) if fault.is_of_a_row() => receivers.corrupt_endpoints.push(*no),
+            Err(fault) if fault.is_corrupt_row() => receivers.corrupt_endpoints.push(*no),
             config => receivers.readable.extend(Some(config?).filter(|config| gets(config))),
         }
     }
@@ -210,7 +210,7 @@ pub(super) fn deliver(
     let mut deliveries = 0;
     for config in &readable {
         match state.lanes.get(s, config.no).map(drop) {
-            Err(fault) if fault.is_of_a_row() => corrupt_endpoints.push(config.no),
+            Err(fault) if fault.is_corrupt_row() => corrupt_endpoints.push(config.no),
             other => {
                 other?;
                 let delivery = DeliveryRow::new(s, config, message.no, DeliveryClass::Fresh);
@@ -239,7 +239,7 @@ fn add_for_corrupt_endpoint(
         return Ok(false);
     }
     s.conn.prepare_cached(sql!("lane_due_corrupt"))?.execute((endpoint, s.now.0))?;
-    let change = HookChange::now(HookWhat::Push);
+    let change = HookChange::now(HookChangeKind::Push);
     s.hint_hook(std::slice::from_ref(&change));
     changes.push(change);
     Ok(true)

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventPattern, HookChange, HookWhat,
-    Timestamp, Uid,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventPattern, HookChange,
+    HookChangeKind, Timestamp, Uid,
 };
 use wakeline_store::hook::{
     Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, HookPage, Idempotency,
@@ -19,8 +19,8 @@ use super::sql;
 use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
-/// Most deliveries that are cancelled in the commit that deletes their endpoint. Background work
-/// cancels the rest.
+/// The maximum number of deliveries that are cancelled in the commit that deletes their endpoint.
+/// Background work cancels the rest.
 const CANCELLED_MAX: i64 = 500;
 
 /// Looks up the number of an endpoint that is not deleted.
@@ -239,7 +239,7 @@ pub(super) fn delete(
 ) -> Res<(bool, Vec<HookChange>)> {
     let Some(no) = find(s, application, endpoint)? else { return Ok((false, Vec::new())) };
     let changes =
-        if remove(s, no)? { vec![HookChange::now(HookWhat::Background)] } else { Vec::new() };
+        if remove(s, no)? { vec![HookChange::now(HookChangeKind::Background)] } else { Vec::new() };
     s.hint_hook(&changes);
     Ok((true, changes))
 }

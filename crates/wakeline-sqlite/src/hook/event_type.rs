@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rusqlite::Row;
-use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
+use wakeline_core::{EventTypeName, HookChange, HookChangeKind, Timestamp};
 use wakeline_store::hook::{Created, EventType, HookPage, Idempotency, PageRequest, UpdateOutcome};
 
 use super::key::{self, EarlierRequest, IdempotencyKeyScope, IdempotencyScope};
@@ -86,7 +86,7 @@ pub(super) fn delete(s: &mut DbSession<'_>, name: &EventTypeName) -> Res<(bool, 
 }
 
 fn hint_event_types(s: &mut DbSession<'_>) -> Vec<HookChange> {
-    let changes = vec![HookChange::now(HookWhat::EventTypes)];
+    let changes = vec![HookChange::now(HookChangeKind::EventTypes)];
     s.hint_hook(&changes);
     changes
 }

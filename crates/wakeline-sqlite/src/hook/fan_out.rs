@@ -15,7 +15,7 @@
 //!   deliveries.
 
 use rusqlite::{OptionalExtension as _, Row};
-use wakeline_core::{HookChange, HookWhat};
+use wakeline_core::{HookChange, HookChangeKind};
 use wakeline_store::hook::{FAN_OUT_MAX, FAN_OUT_SMALL};
 
 use super::cache::{self, number};
@@ -90,7 +90,7 @@ pub(super) fn add(
     let only = message.only.then_some(last);
     let params = (application, message.no, only, last);
     s.conn.prepare_cached(sql!("fan_out_add"))?.execute(params)?;
-    let change = HookChange::now(HookWhat::Background);
+    let change = HookChange::now(HookChangeKind::Background);
     s.hint_hook(std::slice::from_ref(&change));
     Ok(change)
 }
@@ -107,7 +107,7 @@ pub(super) fn continue_next(s: &mut DbSession<'_>, most: usize) -> Res<(u64, Vec
     let Some(waiting) = next(s)? else { return Ok((0, Vec::new())) };
     s.cache.fan_outs.after = waiting.application;
     let (event_type, channels) = match message::filtered(s, waiting.message) {
-        Err(fault) if fault.is_of_a_row() => {
+        Err(fault) if fault.is_corrupt_row() => {
             claim::log_skipped_row(&fault, "message", waiting.message);
             remove(s, waiting.application, waiting.message)?;
             return Ok((1, Vec::new()));

@@ -1,5 +1,5 @@
-//! The leases that exist when a claim runs: expired ones, and those that the claim's own attempt
-//! ids hold from an earlier call.
+//! The leases that a claim finds: it ends expired ones, and returns again those that an earlier
+//! call with the same attempt ids created.
 //!
 //! # Invariants
 //! * An expired lease that cannot be ended because of a corrupt row is skipped for a while, so that
@@ -13,7 +13,7 @@ use wakeline_core::HookLine;
 use wakeline_store::hook::DeliveryGroup;
 
 use super::cache::{self, EndpointConfig};
-use super::claim::{HookClaimState, QUARANTINE, log_skipped_row, pulled};
+use super::claim::{HookClaimState, QUARANTINE, log_skipped_row, pull_endpoint_no};
 use super::delivery::DeliveryRow;
 use super::lease::{self, ClaimMessages};
 use super::slots::{RequestSlot, RequestSlots};
@@ -21,7 +21,7 @@ use super::{attempt, sql};
 use crate::error::{Res, StoreFault};
 use crate::session::DbSession;
 
-/// Most expired leases that one claim ends; the next claim continues.
+/// The maximum number of expired leases that one claim ends; the next claim continues.
 const EXPIRED_LEN_MAX: i64 = 1_000;
 
 /// Ends the expired leases of a line.
@@ -30,8 +30,8 @@ pub(super) fn end_expired(
     state: &mut HookClaimState,
     line: &HookLine,
 ) -> Res<()> {
-    let over = match line {
-        HookLine::Pull(id) => match pulled(s, *id)? {
+    let expired = match line {
+        HookLine::Pull(id) => match pull_endpoint_no(s, *id)? {
             Some(no) => {
                 let params = (no, s.now.0, EXPIRED_LEN_MAX);
                 DeliveryRow::each(s, sql!("delivery_expired"), params)?
@@ -39,18 +39,22 @@ pub(super) fn end_expired(
             None => Vec::new(),
         },
         HookLine::Background => Vec::new(),
-        _sent => DeliveryRow::each(s, sql!("delivery_sent_expired"), (s.now.0, EXPIRED_LEN_MAX))?,
+        HookLine::Push | HookLine::PushFresh => {
+            DeliveryRow::each(s, sql!("delivery_sent_expired"), (s.now.0, EXPIRED_LEN_MAX))?
+        }
     };
-    for (no, delivery) in over {
+    for (no, delivery) in expired {
         match delivery.and_then(|delivery| lease::expire(s, &mut state.lanes, delivery)) {
-            Err(fault) if fault.is_of_a_row() => quarantine(s, state, no, fault)?,
-            ended => ended.map(drop)?,
+            Err(fault) if fault.is_corrupt_row() => quarantine(s, state, no, fault)?,
+            Err(fault) => return Err(fault),
+            Ok(_) => {}
         }
     }
     Ok(())
 }
 
-/// Moves the end of an expired lease that cannot be ended into the future, so that claims skip it.
+/// Postpones the end of an expired lease whose delivery is corrupt, so that claims skip it for a
+/// while.
 fn quarantine(
     s: &DbSession<'_>,
     state: &mut HookClaimState,
@@ -64,7 +68,8 @@ fn quarantine(
     Ok(())
 }
 
-/// Returns to requests the deliveries that their attempt ids already hold.
+/// Adds to each request the deliveries that are already leased under its attempt ids, because the
+/// request repeats an earlier call.
 pub(super) fn return_held_leases(
     s: &mut DbSession<'_>,
     slots: &mut RequestSlots,
@@ -82,7 +87,7 @@ pub(super) fn return_held_leases(
         }
         for (endpoint, deliveries) in held {
             let config = cache::endpoint(s, endpoint)?;
-            if !config.gone {
+            if !config.application_deleted {
                 let held = HeldDeliveries { config: &config, deliveries };
                 return_endpoint_leases(s, slot, held, messages)?;
             }
@@ -91,13 +96,14 @@ pub(super) fn return_held_leases(
     Ok(())
 }
 
-/// The deliveries of one endpoint that a request holds from an earlier call.
+/// The deliveries of one endpoint that an earlier call leased under the attempt ids of a request.
 struct HeldDeliveries<'a> {
     config: &'a EndpointConfig,
     deliveries: Vec<DeliveryRow>,
 }
 
-/// Returns to a request the deliveries of one endpoint that it already holds.
+/// Adds the held deliveries of one endpoint to a request: as one group if the endpoint delivers in
+/// strict order, otherwise as one group each.
 fn return_endpoint_leases(
     s: &DbSession<'_>,
     slot: &mut RequestSlot,
@@ -112,35 +118,36 @@ fn return_endpoint_leases(
         let lease = delivery.lease.expect("it was found by its lease");
         items.push(lease::held(s, delivery, lease, messages)?);
     }
-    let whole = config.options().fifo.is_some();
-    let len = if whole { items.len() } else { 1 };
+    let group_len = if config.options().fifo.is_some() { items.len() } else { 1 };
     while !items.is_empty() {
-        let group = items.drain(..len).collect();
+        let group = items.drain(..group_len).collect();
         slot.groups.push(DeliveryGroup { target: Arc::clone(&target), items: group });
     }
     Ok(())
 }
 
-/// Removes the next attempt ids that are already used: after the leases of a repeated claim have
-/// ended, or if a request names the id of another attempt.
-pub(super) fn drop_used(
+/// Removes attempt ids that are already used from the front of the requests, until the next id of
+/// each is unused. An id may be used because a claim was repeated after its leases had ended, or
+/// because a request contains the id of another attempt.
+pub(super) fn remove_used_ids(
     s: &DbSession<'_>,
     slots: &mut RequestSlots,
     config: &EndpointConfig,
 ) -> Res<()> {
+    // The last id that was found to be unused, which is not looked up again.
     let mut unused = None;
-    // Retries may go to another request than first attempts.
+    // The first request that can take a retry may be another one than for a first attempt.
     for fresh in [true, false] {
         while let Some(slot) = slots.first(fresh).filter(|slot| slot.next() != unused) {
-            drop_used_of(s, slot, config)?;
+            remove_used_ids_of(s, slot, config)?;
             unused = slot.next().or(unused);
         }
     }
     Ok(())
 }
 
-/// Like [`drop_used`], for one request.
-pub(super) fn drop_used_of(
+/// Like [`remove_used_ids`], for one request.
+pub(super) fn remove_used_ids_of(
     s: &DbSession<'_>,
     slot: &mut RequestSlot,
     config: &EndpointConfig,

@@ -8,7 +8,7 @@
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EventTypeName, HookChange, HookWhat, JobId,
+    ApplicationId, ApplicationRef, EndpointId, EventTypeName, HookChange, HookChangeKind, JobId,
     Timestamp,
 };
 use wakeline_store::hook::{
@@ -22,7 +22,7 @@ use super::{admin, endpoint, message, read, sql};
 use crate::error::{Res, corrupt};
 use crate::session::DbSession;
 
-/// Most messages that one part reads, regardless of what it finds.
+/// The maximum number of messages that one part reads, regardless of what it finds.
 const SCANNED_MAX: usize = 1_000;
 
 /// A job and its progress.
@@ -66,7 +66,7 @@ pub(super) fn start(
     spec: &JobSpec,
 ) -> Res<Option<(DeliveryJob, Vec<HookChange>)>> {
     let Some((application, _)) = cache::application(s, application)? else { return Ok(None) };
-    let changes = vec![HookChange::now(HookWhat::Background)];
+    let changes = vec![HookChange::now(HookChangeKind::Background)];
     if let Some(work) = by_id(s, spec.id)? {
         return Ok(Some((work.job, changes)));
     }

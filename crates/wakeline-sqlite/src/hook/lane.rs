@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Row};
-use wakeline_core::{BreakerOptions, HookChange, HookWhat, Timestamp};
+use wakeline_core::{BreakerOptions, HookChange, HookChangeKind, Timestamp};
 use wakeline_store::hook::BreakerSample;
 
 use super::cache::{self, EndpointConfig, number};
@@ -343,7 +343,7 @@ impl EndpointLanes {
 
 /// Merges changes: one per line, with its earliest time.
 pub(super) fn merged(changes: Vec<HookChange>) -> Vec<HookChange> {
-    let mut soonest: HashMap<HookWhat, Duration> = HashMap::new();
+    let mut soonest: HashMap<HookChangeKind, Duration> = HashMap::new();
     let mut order = Vec::new();
     for HookChange { what, due_in } in changes {
         match soonest.get_mut(&what) {

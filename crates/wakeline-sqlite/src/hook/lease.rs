@@ -149,7 +149,7 @@ pub(super) fn expire(
         return Err(StoreFault::Corrupt {
             what: "delivery",
             id: delivery.no.to_string(),
-            source: "it is under way without a lease".into(),
+            source: "its attempt is in progress without a lease".into(),
         });
     };
     let (_, config) = lanes.get(s, delivery.endpoint)?;
@@ -159,7 +159,9 @@ pub(super) fn expire(
     delivery.count();
     let attempts_max = config.options().schedule().len() + 1;
     match back {
-        _ if delivery.cancelled || config.gone => delivery.end(DeliveryRowState::Cancelled),
+        _ if delivery.cancelled || config.application_deleted => {
+            delivery.end(DeliveryRowState::Cancelled)
+        }
         Some(back) => delivery.undo_resend(back),
         None if delivery.scheduled as usize >= attempts_max => {
             delivery.end(DeliveryRowState::Failed)

@@ -140,7 +140,7 @@ pub(super) fn deliveries_to(
 ) -> Res<Vec<Option<Delivery>>> {
     let found = endpoint::any(s, endpoint)?;
     let config = found.map(|(no, _)| cache::endpoint(s, no)).transpose()?;
-    let config = config.filter(|config| !config.gone);
+    let config = config.filter(|config| !config.application_deleted);
     let mut answers = Vec::with_capacity(messages.len());
     for id in messages {
         let mut answer = None;

@@ -24,7 +24,7 @@ use crate::admin::stats;
 use crate::error::{Res, corrupt};
 use crate::session::{DbSession, QueueRow, micros};
 
-/// Most partitions that one call processes.
+/// The maximum number of partitions that one call processes.
 const PARTITIONS_MAX: i64 = 500;
 /// Longest pause between two passes over a queue. The pause is a tenth of the queue's shortest time
 /// limit, but at most this.
@@ -63,40 +63,43 @@ struct PartitionPass {
 }
 
 /// Does a limited amount of housekeeping.
-pub(crate) fn housekeep(s: &mut DbSession<'_>, how: Housekeeping) -> Res<HousekeepingReport> {
+pub(crate) fn housekeep(s: &mut DbSession<'_>, options: Housekeeping) -> Res<HousekeepingReport> {
     let mut report = HousekeepingReport::default();
-    if how.restart {
+    if options.restart {
         let sql = include_str!("../../sql/queries/housekeeping_restart.sql");
         s.conn.prepare_cached(sql)?.execute([s.now.0])?;
     }
     if let Some(pass) = first(s)?.filter(|pass| pass.due_at <= s.now.0) {
-        continue_pass(s, pass, how, &mut report)?;
+        continue_pass(s, pass, options, &mut report)?;
     }
     report.losses = report_losses(s)?;
-    let more_stats = how.stats_keep.map(|keep| stats::forget(s, keep, how.rows_max.max(1)));
-    let more = ledger::forget(s, how)? | more_stats.transpose()?.unwrap_or(false);
-    report.next_due = if more { Some(Duration::ZERO) } else { next_due(s, how)? };
+    let more_stats = options.stats_keep.map(|keep| stats::forget(s, keep, options.rows_max.max(1)));
+    let more = ledger::forget(s, options)? | more_stats.transpose()?.unwrap_or(false);
+    report.next_due = if more { Some(Duration::ZERO) } else { next_due(s, options)? };
     s.hint(&report.changes);
     Ok(report)
 }
 
 /// Answers from a snapshot, if no housekeeping is due.
-pub(crate) fn peek(s: &mut DbSession<'_>, how: Housekeeping) -> Res<Option<HousekeepingReport>> {
+pub(crate) fn peek(
+    s: &mut DbSession<'_>,
+    options: Housekeeping,
+) -> Res<Option<HousekeepingReport>> {
     let first = first(s)?;
     let due = first.as_ref().is_some_and(|pass| pass.due_at <= s.now.0);
     let forgets = ledger::first_due(s)?.is_some_and(|due_at| due_at <= s.now.0);
-    let old = how.stats_keep.map(|keep| stats::has_old(s, keep)).transpose()?;
-    if how.restart || due || forgets || old == Some(true) || !unreported(s)?.is_empty() {
+    let old = options.stats_keep.map(|keep| stats::has_old(s, keep)).transpose()?;
+    if options.restart || due || forgets || old == Some(true) || !unreported(s)?.is_empty() {
         return Ok(None);
     }
-    let next_due = next_due(s, how)?;
+    let next_due = next_due(s, options)?;
     Ok(Some(HousekeepingReport { next_due, ..HousekeepingReport::default() }))
 }
 
 /// When to call again. Ledger entries are removed in batches, at most once per interval.
-fn next_due(s: &DbSession<'_>, how: Housekeeping) -> Res<Option<Duration>> {
+fn next_due(s: &DbSession<'_>, options: Housekeeping) -> Res<Option<Duration>> {
     let pass = first(s)?.map(|pass| pass.due_at);
-    let pause = s.now.plus(how.interval).0;
+    let pause = s.now.plus(options.interval).0;
     let forgets = ledger::first_due(s)?.map(|due_at| due_at.max(pause));
     let next = pass.into_iter().chain(forgets).min();
     Ok(next.map(|due_at| s.now.until(Timestamp(due_at))))
@@ -164,14 +167,14 @@ fn report_losses(s: &DbSession<'_>) -> Res<Vec<(QueueName, Losses)>> {
 fn continue_pass(
     s: &mut DbSession<'_>,
     mut pass: QueuePass,
-    how: Housekeeping,
+    options: Housekeeping,
     report: &mut HousekeepingReport,
 ) -> Res<()> {
     let Some(queue) = s.queue_by_id(pass.queue)? else { return write(s, &pass, None) };
     let Some(shortest) = queue.options.shortest_span() else { return write(s, &pass, None) };
     let retaining = idle::retaining_groups(s, &queue)?;
     let partitions = partitions(s, &pass)?;
-    let mut left = u64::from(how.rows_max.max(1));
+    let mut left = u64::from(options.rows_max.max(1));
     let mut unfinished = partitions.len() as i64 == PARTITIONS_MAX;
     let of = PassQueue { queue: &queue, retaining: &retaining };
     for partition in partitions {
@@ -195,7 +198,7 @@ fn continue_pass(
     if unfinished {
         return write(s, &pass, Some(pass.due_at));
     }
-    let pause = how.interval.max((shortest / 10).min(PAUSE_MAX));
+    let pause = options.interval.max((shortest / 10).min(PAUSE_MAX));
     let next_at = pass.next_at.unwrap_or(s.now.plus(shortest).0);
     pass = QueuePass { after: 0, next_at: None, ..pass };
     write(s, &pass, Some(next_at.max(s.now.plus(pause).0)))

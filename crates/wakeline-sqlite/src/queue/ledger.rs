@@ -223,9 +223,9 @@ pub(crate) fn read_outcomes(row: &Row<'_>, first: usize, id: i64) -> Res<LeaseOu
 }
 
 /// Deletes some entries that are past their retention. Returns whether there may be more.
-pub(crate) fn forget(s: &DbSession<'_>, how: Housekeeping) -> Res<bool> {
+pub(crate) fn forget(s: &DbSession<'_>, options: Housekeeping) -> Res<bool> {
     let sql = include_str!("../../sql/queries/ledger_forget.sql");
-    let most = how.rows_max.max(1);
+    let most = options.rows_max.max(1);
     let gone = s.conn.prepare_cached(sql)?.execute((s.now.0, most))?;
     Ok(gone >= most as usize)
 }

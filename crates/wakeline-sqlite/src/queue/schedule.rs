@@ -32,7 +32,7 @@ use crate::SqliteStore;
 use crate::error::{Res, corrupt};
 use crate::session::{DbSession, QueueRow};
 
-/// Most messages that one claim moves; the next claim continues.
+/// The maximum number of messages that one claim moves; the next claim continues.
 const MOVED_LEN_MAX: i64 = 10_000;
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{Capability, FlowChange, FlowWhat};
+use wakeline_core::{Capability, FlowChange, FlowChangeKind};
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::flow::{
     EnqueueOutcome, Envelope, FlowReader as _, FlowStore as _, StatusChange, TurnCommit, Visible,
@@ -13,8 +13,8 @@ use crate::fixture::Fixture;
 use crate::flow::{event, first_turn, id, nothing, request, start, turn};
 use crate::listening::{Listening, mark, taken_once};
 
-fn turn_of(name: &str) -> FlowWhat {
-    FlowWhat::Turn(Capability::new(name).expect("valid"))
+fn turn_of(name: &str) -> FlowChangeKind {
+    FlowChangeKind::Turn(Capability::new(name).expect("valid"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn messages_turns_and_activities_are_reported_to_the_other_process() {
     let end = FlowChange { what: turn_of("ship"), due_in: leased.lease_for };
     assert_eq!(
         listening.flow_until_mark().await,
-        [end, FlowChange::now(FlowWhat::Work(wakeline_core::ActivityRoute::default()))]
+        [end, FlowChange::now(FlowChangeKind::Work(wakeline_core::ActivityRoute::default()))]
     );
     assert!(turn(&here.store).await.is_none());
 }
@@ -62,7 +62,7 @@ async fn an_outcome_is_reported_to_the_other_process_once_per_watch() {
     let watched = here.store.watch(vec![id("a"), id("none")]).await.expect("read");
     assert!(matches!(watched[..], [Watched::Found(_), Watched::Missing]));
     let mut listening = Listening::between(&here.store, &there).await;
-    let outcome = FlowChange::now(FlowWhat::Outcome(id("a")));
+    let outcome = FlowChange::now(FlowChangeKind::Outcome(id("a")));
     for status in ["one", "two"] {
         let reply = there.enqueue(vec![event("a")], Vec::new()).await.expect("stored");
         assert_eq!(reply.outcomes, [EnqueueOutcome::Queued]);

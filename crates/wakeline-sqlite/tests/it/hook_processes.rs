@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{EndpointOptions, EventTypeName, HookChange, HookWhat};
+use wakeline_core::{EndpointOptions, EventTypeName, HookChange, HookChangeKind};
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::hook::{
     DeliveryVerdict, HookEndpoints as _, HookEventTypes as _, HookStore as _,
@@ -13,7 +13,7 @@ use crate::hook::{application, claim, emit, end, endpoint, items, message, reque
 use crate::listening::{Listening, mark, taken_once};
 
 fn push_in(due_in: Duration) -> HookChange {
-    HookChange { what: HookWhat::Push, due_in }
+    HookChange { what: HookChangeKind::Push, due_in }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn deliveries_lease_ends_and_retries_are_reported_to_the_other_process() {
     let mut listening = Listening::between(&here.store, &there).await;
     emit(&there, &shop).await;
     mark(&there, "emitted").await;
-    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookWhat::Push)]);
+    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookChangeKind::Push)]);
     let taken = items(claim(&there, 1).await);
     mark(&there, "claimed").await;
     assert_eq!(listening.hook_until_mark().await, [push_in(taken[0].lease_for)]);
@@ -70,7 +70,7 @@ async fn event_types_and_pulled_deliveries_are_reported_to_the_other_process() {
     let other = endpoint(&there, &shop, options).await;
     emit(&there, &shop).await;
     mark(&there, "emitted").await;
-    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookWhat::Pull(other))]);
+    assert_eq!(listening.hook_until_mark().await, [HookChange::now(HookChangeKind::Pull(other))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

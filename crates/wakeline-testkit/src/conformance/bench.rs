@@ -221,7 +221,7 @@ impl Bench {
 
 /// Runs housekeeping over all queues, piece by piece, and adds up what the pieces did.
 pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingReport, StoreError> {
-    let mut how = Housekeeping {
+    let mut options = Housekeeping {
         rows_max: 50,
         interval: Duration::ZERO,
         restart: true,
@@ -229,7 +229,7 @@ pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingRepor
     };
     let mut all = HousekeepingReport::default();
     loop {
-        let piece = store.housekeep(how).await?;
+        let piece = store.housekeep(options).await?;
         all.removed += piece.removed;
         all.changes.extend(piece.changes);
         for (queue, lost) in piece.losses {
@@ -239,7 +239,7 @@ pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingRepor
             }
         }
         all.next_due = piece.next_due;
-        how.restart = false;
+        options.restart = false;
         if piece.next_due != Some(Duration::ZERO) {
             return Ok(all);
         }

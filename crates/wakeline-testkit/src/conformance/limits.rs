@@ -380,21 +380,21 @@ pub async fn housekeeping_goes_by_pieces(bench: &Bench) {
     }
     bench.drain(&ClaimSpec::queue(&queue)).await;
     bench.advance(10).await;
-    let mut how = Housekeeping { rows_max: 4, restart: true, ..Housekeeping::default() };
+    let mut options = Housekeeping { rows_max: 4, restart: true, ..Housekeeping::default() };
     let mut removed = Vec::new();
     loop {
         let HousekeepingReport { removed: some, next_due, .. } =
-            bench.store.housekeep(how).await.expect("it is done");
-        how.restart = false;
+            bench.store.housekeep(options).await.expect("it is done");
+        options.restart = false;
         removed.push(some);
         if next_due != secs(0) {
             break;
         }
     }
     assert_eq!(removed.iter().sum::<u64>(), 15);
-    let idle = bench.store.housekeep(how).await.expect("it is done");
+    let idle = bench.store.housekeep(options).await.expect("it is done");
     assert_eq!(idle.removed, 0);
     bench.configure(&queue, QueueOptions::default()).await;
-    let idle = bench.store.housekeep(how).await.expect("it is done");
+    let idle = bench.store.housekeep(options).await.expect("it is done");
     assert_eq!((idle.removed, idle.next_due), (0, None));
 }

@@ -123,8 +123,9 @@ pub async fn housekeeping_removes_old_statistics(bench: &Bench) {
         points.iter().map(|point| point.counts.push_messages).sum::<i64>()
     };
     let keep = async |stats_keep| {
-        let how = Housekeeping { rows_max: 2, stats_keep, ..Housekeeping::default() };
-        while bench.store.housekeep(how).await.expect("done").next_due == Some(Duration::ZERO) {}
+        let options = Housekeeping { rows_max: 2, stats_keep, ..Housekeeping::default() };
+        while bench.store.housekeep(options).await.expect("done").next_due == Some(Duration::ZERO) {
+        }
     };
     bench.advance(WEEK.as_secs() - 300).await;
     keep(Some(WEEK)).await;

@@ -46,9 +46,9 @@ pub fn run_at_least<S: StoreUnderTest + 'static>(least: u32, make: impl AsyncFnO
         cases.runtime.block_on(world::replay(&fixture, options, &ops))
     });
     cases.runtime.block_on(fixture.finish());
-    if let Err((how, (options, ops))) = outcome {
+    if let Err((failure, (options, ops))) = outcome {
         panic!(
-            "{how}\nsmallest sequence, on queues with {options:#?}:\n{}",
+            "{failure}\nsmallest sequence, on queues with {options:#?}:\n{}",
             ops.iter().enumerate().map(|(n, op)| format!("{n:3} {op:?}\n")).collect::<String>()
         );
     }

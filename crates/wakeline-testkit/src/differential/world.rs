@@ -180,7 +180,7 @@ impl<'a> QueueWorld<'a> {
                 return self.delete_messages(*place, picks).await.map(Some);
             }
             QueueOp::Clear { queue, dead_letters } => self.clear(*queue, *dead_letters).await?,
-            QueueOp::Purge { queue, group } => self.purge(*queue, *group).await?,
+            QueueOp::Purge { queue, group } => self.purge_dead_letters(*queue, *group).await?,
             QueueOp::Advance { ms } => self.advance(*ms).await,
             QueueOp::AdvanceToDue { place, group, beside_ms } => {
                 self.advance_to_due(*place, *group, *beside_ms).await?;

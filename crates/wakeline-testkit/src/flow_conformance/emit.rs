@@ -1,7 +1,9 @@
 //! Rules of webhook messages that a turn emits in its own commit.
 
 use bytes::Bytes;
-use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EventId, HookMessageId, HookWhat};
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EndpointId, EventId, HookChangeKind, HookMessageId,
+};
 use wakeline_store::flow::{TurnCommit, TurnOutcome};
 use wakeline_store::hook::{EmitOutcome, EventType, HookMessageFilter, NewEndpoint, NewMessage};
 
@@ -69,7 +71,7 @@ pub async fn what_a_turn_emits_is_there_with_its_commit(bench: &FlowBench) {
     let TurnOutcome::Committed { emits, pushes, .. } = &reply.outcome else { panic!("{reply:?}") };
     let [EmitOutcome::Stored(stored, 1)] = &emits[..] else { panic!("{emits:?}") };
     assert_eq!((stored.id, pushes.len()), (id, 1));
-    let push_now = |what: &HookWhat| *what == HookWhat::Push;
+    let push_now = |what: &HookChangeKind| *what == HookChangeKind::Push;
     let change_now = reply.hook_changes.iter().find(|change| push_now(&change.what));
     assert!(change_now.is_some_and(|change| change.due_in.is_zero()), "{:?}", reply.hook_changes);
     let claim = hook::push(vec![hook::request(3)]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EventId, HookChange, HookLine, HookMessageId,
-    HookWhat,
+    ApplicationId, ApplicationRef, EndpointId, EventId, HookChange, HookChangeKind, HookLine,
+    HookMessageId,
 };
 use wakeline_store::hook::{
     Delivery, EmitOutcome, HookBackend, HookMessageFilter, HookStore as _, NewApplication,
@@ -90,7 +90,7 @@ pub(super) fn check_emit_notifications(
     store: &[HookChange],
 ) -> Comparison {
     let push = |changes: &[HookChange]| {
-        let push = changes.iter().filter(|change| change.what == HookWhat::Push);
+        let push = changes.iter().filter(|change| change.what == HookChangeKind::Push);
         push.map(|change| change.due_in).min()
     };
     match (push(oracle), push(store)) {

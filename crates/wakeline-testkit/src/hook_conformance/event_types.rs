@@ -1,13 +1,13 @@
 //! Rules of event types.
 
 use bytes::Bytes;
-use wakeline_core::{HookChange, HookWhat};
+use wakeline_core::{HookChange, HookChangeKind};
 use wakeline_store::hook::{Created, EventType, PageOrder, PageRequest, UpdateOutcome};
 
 use super::{HookBench, event, event_type, first};
 
 fn reports_event_types(changes: &[HookChange]) -> bool {
-    changes.iter().any(|change| change.what == HookWhat::EventTypes)
+    changes.iter().any(|change| change.what == HookChangeKind::EventTypes)
 }
 
 fn full(name: &str) -> EventType {

@@ -44,9 +44,9 @@ fn run_in<S: HookUnderTest + 'static>(cases: &Cases, make: impl AsyncFnOnce() ->
     let outcome =
         cases.run(&op::sequences(), |ops| cases.runtime.block_on(world::replay(&fixture, &ops)));
     cases.runtime.block_on(fixture.finish());
-    if let Err((how, ops)) = outcome {
+    if let Err((failure, ops)) = outcome {
         panic!(
-            "{how}\nsmallest sequence:\n{}",
+            "{failure}\nsmallest sequence:\n{}",
             ops.iter().enumerate().map(|(n, op)| format!("{n:3} {op:?}\n")).collect::<String>()
         );
     }

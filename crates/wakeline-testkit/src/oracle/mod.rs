@@ -269,9 +269,9 @@ impl QueueGroups for MemoryStore {
 #[async_trait]
 impl QueueKeeper for MemoryStore {
     /// Does all maintenance in one call, whether it is due or not.
-    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+    async fn housekeep(&self, options: Housekeeping) -> Result<HousekeepingReport, StoreError> {
         let mut state = self.state.lock();
-        if let Some(keep) = how.stats_keep {
+        if let Some(keep) = options.stats_keep {
             state.stats.forget(keep, self.now());
         }
         Ok(state.housekeep(self.now()))

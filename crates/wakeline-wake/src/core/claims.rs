@@ -296,7 +296,7 @@ impl<F: Api> WakeCore<F> {
             }
             self.enqueue_line(call_line.line);
         }
-        let description = error.map_or("a claim never ended".into(), |error| {
+        let description = error.map_or("a claim ended without a result".into(), |error| {
             format!("a claim failed: {}", error_text(error))
         });
         self.note_claim_failure(description);

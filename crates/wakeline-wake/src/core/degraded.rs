@@ -64,8 +64,12 @@ impl<F: Api> WakeCore<F> {
     pub(crate) fn link(&mut self, state: Link) {
         let trouble = match &state {
             Link::Up => None,
-            Link::Down { reason } => Some(format!("the listener is down: {reason}")),
-            Link::Off { reason } => Some(format!("the listener is off: {reason}")),
+            Link::Down { reason } => {
+                Some(format!("the connection that receives notifications is lost: {reason}"))
+            }
+            Link::Off { reason } => {
+                Some(format!("no notifications are received from other processes: {reason}"))
+            }
         };
         let changed = self.health.link != state;
         self.health.link = state;

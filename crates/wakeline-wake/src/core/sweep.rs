@@ -169,7 +169,7 @@ impl<F: Api> WakeCore<F> {
                 line.sweeping = None;
             }
         }
-        let description = error.map_or("a sweep never ended".into(), |error| {
+        let description = error.map_or("a sweep ended without a result".into(), |error| {
             format!("a sweep failed: {}", error_text(error.clone()))
         });
         self.enter_degraded(Reason::ClaimError, description);

@@ -155,7 +155,8 @@ impl<F: Api> WakeCore<F> {
             WakeMode::Fused => self.mark_dirty(line_id, Some(Reason::DeliveryTimeout)),
             _ => self.wake_all(line_id, Reason::DeliveryTimeout),
         }
-        let description = "a hint had no answered claim within notify_delivery_timeout".into();
+        let description =
+            "no claim followed a notification within notify_delivery_timeout_ms".into();
         self.enter_degraded(Reason::DeliveryTimeout, description);
     }
 }

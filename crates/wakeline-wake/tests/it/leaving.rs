@@ -93,7 +93,7 @@ async fn a_drained_hub_is_settled_when_unclaimed_results_are_released() {
     hub.drain();
     // The claim takes longer than a drained waiter is kept for its end.
     assert_eq!(poll.await.expect("ends"), TakeOutcome::Drained);
-    let settled = hub.settled();
+    let settled = hub.wait_for_claims();
     tokio::pin!(settled);
     assert!(timeout(S, &mut settled).await.is_err(), "a claim is under way");
     drop(gate);

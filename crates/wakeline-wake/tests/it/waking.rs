@@ -149,7 +149,10 @@ async fn cut_link_polls_until_it_is_up_and_clean_again() {
     assert!(matches!(waiter.await, Ok(TakeOutcome::Claimed(_))));
     assert!(lost.elapsed() <= 101 * MS, "within the degraded interval");
     let degraded = hub.snapshot().degraded.expect("says so");
-    assert_eq!(degraded.reason, "the listener is down: the socket was cut");
+    assert_eq!(
+        degraded.reason,
+        "the connection that receives notifications is lost: the socket was cut"
+    );
     hub.link(Link::Up);
     hub.everything();
     for _ in 0..3 {

@@ -90,12 +90,12 @@ pub fn replay_folder(
     }
     files.sort();
     if files.is_empty() {
-        let words =
+        let message =
             "this folder has no history: save one with `wakeline::testing::save`".to_owned();
-        return Err(ReplayFolderError::one(folder.to_owned(), words));
+        return Err(ReplayFolderError::one(folder.to_owned(), message));
     }
     let failed =
-        |file: &PathBuf| replay_file(file, registry).err().map(|words| (file.clone(), words));
+        |file: &PathBuf| replay_file(file, registry).err().map(|message| (file.clone(), message));
     let failures: Vec<_> = files.iter().filter_map(failed).collect();
     if failures.is_empty() {
         Ok(files.len())
@@ -120,8 +120,8 @@ pub struct ReplayFolderError {
 }
 
 impl ReplayFolderError {
-    fn one(path: PathBuf, words: String) -> Self {
-        Self { failures: vec![(path, words)], of: 1 }
+    fn one(path: PathBuf, message: String) -> Self {
+        Self { failures: vec![(path, message)], of: 1 }
     }
 
     /// The files, each with the reason why it cannot be replayed.
@@ -133,8 +133,8 @@ impl ReplayFolderError {
 impl fmt::Display for ReplayFolderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} histories cannot be replayed", self.failures.len(), self.of)?;
-        for (file, words) in &self.failures {
-            write!(f, "\n\n{}:\n{words}", file.display())?;
+        for (file, message) in &self.failures {
+            write!(f, "\n\n{}:\n{message}", file.display())?;
         }
         Ok(())
     }

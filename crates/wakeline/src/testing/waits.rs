@@ -1,4 +1,4 @@
-//! Describes in words what an instance waits for.
+//! Describes what an instance waits for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +15,7 @@ pub(super) async fn describe(
     instance: &str,
     status: Status,
 ) -> Result<String, TestError> {
-    let mut words = Vec::new();
+    let mut description = Vec::new();
     let mut open = vec![(instance.to_owned(), status, 0)];
     while let Some((id, status, depth)) = open.pop() {
         let found = match status {
@@ -28,9 +28,9 @@ pub(super) async fn describe(
                 waits(client, &instance).await?
             }
         };
-        words.push(match depth {
-            0 => found.words,
-            _ => format!("{id}: {}", found.words),
+        description.push(match depth {
+            0 => found.description,
+            _ => format!("{id}: {}", found.description),
         });
         if depth < DEPTH_MAX {
             for child in found.children {
@@ -39,18 +39,18 @@ pub(super) async fn describe(
             }
         }
     }
-    Ok(words.join("; "))
+    Ok(description.join("; "))
 }
 
 /// The description of what an instance waits for, and the children among it.
 struct Waits {
-    words: String,
+    description: String,
     children: Vec<String>,
 }
 
 impl Waits {
-    fn because(words: &str) -> Self {
-        Self { words: words.to_owned(), children: Vec::new() }
+    fn because(description: &str) -> Self {
+        Self { description: description.to_owned(), children: Vec::new() }
     }
 }
 
@@ -64,8 +64,8 @@ async fn waits(client: &Client, instance: &Instance) -> Result<Waits, TestError>
     if open.is_empty() {
         return Ok(Waits::because("it waits for nothing that is in its history"));
     }
-    let words: Vec<_> = open.into_iter().map(|(words, _)| words).collect();
-    Ok(Waits { words: format!("it waits for {}", words.join(", ")), children })
+    let description: Vec<_> = open.into_iter().map(|(description, _)| description).collect();
+    Ok(Waits { description: format!("it waits for {}", description.join(", ")), children })
 }
 
 /// Describes the operations that have begun and not ended, each with the instance if it is a child.
@@ -79,13 +79,13 @@ fn open_operations(history: &[Event]) -> Vec<(String, Option<String>)> {
         match &event.kind {
             E::ActivityScheduled { name, tag, .. } => {
                 let tag = tag.as_ref().map_or_else(String::new, |tag| format!(" of tag {tag}"));
-                let words =
+                let description =
                     format!("activity {name}{tag}, for which no code is registered here{at}");
-                open.insert(event.id, (words, None));
+                open.insert(event.id, (description, None));
             }
             E::ChildStarted { instance, name, attached: true, .. } => {
-                let words = format!("child {instance} of {name}{at}");
-                open.insert(event.id, (words, Some(instance.to_string())));
+                let description = format!("child {instance} of {name}{at}");
+                open.insert(event.id, (description, Some(instance.to_string())));
             }
             E::TimerCreated { fire_at } => {
                 open.insert(event.id, (format!("a timer for {fire_at} µs{at}"), None));

@@ -78,7 +78,7 @@ async fn closed(client: &Client, store: &str) {
         assert_eq!(status.name(), "terminated", "{store}: {instance}");
     }
     let requested: String = client.wait("requested", WAIT_MAX).await.expect("completed");
-    assert_eq!(requested, "requested: its parent p has ended", "{store}");
+    assert_eq!(requested, "requested: the parent instance p has ended", "{store}");
     assert_eq!(states(client, &["left", "apart"]).await, ["left running", "apart running"]);
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
+use wakeline_core::{
+    Capabilities, FlowChange, FlowChangeKind, InstanceId, KvKey, OrchestrationName,
+};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, EarlyMailbox, Envelope, ExecutionDetail, FindUnclaimed,
     FlowDepths, HistoryBatch, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
@@ -244,7 +246,7 @@ impl ProviderAdmin for StoreProvider {
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
         let deleted = self.inner.store.delete_instances(command).await;
         let report = deleted.map_err(|error| failed("delete instances", error))?;
-        let gone = report.watched.iter().cloned().map(FlowWhat::Outcome);
+        let gone = report.watched.iter().cloned().map(FlowChangeKind::Outcome);
         self.inner.hint(gone.map(FlowChange::now).collect());
         Ok(report)
     }
@@ -259,7 +261,7 @@ impl ProviderAdmin for StoreProvider {
 
     async fn clear_deleted(&self) -> Result<Option<Duration>, ProviderError> {
         let cleared = self.inner.store.clear_deleted().await;
-        cleared.map_err(|error| failed("go on with deletions", error))
+        cleared.map_err(|error| failed("resume deletions", error))
     }
 
     async fn prune(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use wakeline_core::{FlowChange, FlowWhat};
+use wakeline_core::{FlowChange, FlowChangeKind};
 
 /// If more ends than this are remembered, all are forgotten, which only causes unnecessary hints.
 const ENDS_MAX: usize = 1_000;
@@ -14,7 +14,7 @@ const ENDS_MAX: usize = 1_000;
 /// The ends of leases that the waiters were notified of.
 #[derive(Default)]
 pub(super) struct LeaseEnds {
-    reported: Mutex<HashMap<FlowWhat, ReportedEnd>>,
+    reported: Mutex<HashMap<FlowChangeKind, ReportedEnd>>,
 }
 
 struct ReportedEnd {
@@ -26,7 +26,7 @@ impl LeaseEnds {
     /// Returns a change to publish if the waiters do not know of it yet: an earlier end than the
     /// one reported, or any end once half a lease has passed since the last report. A waiter that
     /// looks at that time and finds nothing learns the ends of later leases from its claim.
-    pub(super) fn news(&self, what: FlowWhat, lease: Duration) -> Option<FlowChange> {
+    pub(super) fn news(&self, what: FlowChangeKind, lease: Duration) -> Option<FlowChange> {
         let now = Instant::now();
         let due = now.checked_add(lease)?;
         let mut reported = self.reported.lock();

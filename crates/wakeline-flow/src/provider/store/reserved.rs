@@ -1,6 +1,6 @@
 //! Waiters of this process that a write serves in its own commit.
 
-use wakeline_core::{ActivityRoute, FlowChange, FlowWhat};
+use wakeline_core::{ActivityRoute, FlowChange, FlowChangeKind};
 use wakeline_store::flow::{TurnItem, TurnRequest, WorkItem, WorkRequest};
 use wakeline_wake::Reservation;
 
@@ -34,7 +34,7 @@ impl StoreProviderInner {
         }
         let mut held = Vec::new();
         for (route, count) in wanted {
-            let hint = FlowHint::Change(FlowChange::now(FlowWhat::Work(route)));
+            let hint = FlowHint::Change(FlowChange::now(FlowChangeKind::Work(route)));
             held.extend(self.hub.reserve(&hint, count.min(RESERVED_MAX - held.len())));
         }
         ReservedWaiters::of(held, FlowRequest::into_work)

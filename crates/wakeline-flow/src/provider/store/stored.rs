@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, EnqueueOutcome, Envelope, FlowBackend, InstanceState, NewWork,
@@ -136,7 +136,8 @@ impl StoreProvider {
         &self,
         abandoned: Result<(AbandonOutcome, Vec<FlowChange>), StoreError>,
     ) -> Result<(), ProviderError> {
-        let (outcome, changes) = abandoned.map_err(|error| failed("give work back", error))?;
+        let (outcome, changes) =
+            abandoned.map_err(|error| failed("release the lease of an activity", error))?;
         self.inner.hint(changes);
         match outcome {
             AbandonOutcome::Abandoned => Ok(()),
@@ -180,9 +181,9 @@ impl StoreProvider {
         let (what, lease) = match claimed {
             FlowClaimResult::Turn(turn, _) => {
                 let Some(capability) = turn.capability.clone() else { return };
-                (FlowWhat::Turn(capability), turn.lease_for)
+                (FlowChangeKind::Turn(capability), turn.lease_for)
             }
-            FlowClaimResult::Work(work, _) => (FlowWhat::Work(work.route()), work.lease_for),
+            FlowClaimResult::Work(work, _) => (FlowChangeKind::Work(work.route()), work.lease_for),
             FlowClaimResult::Outcome(_) => return,
         };
         let ends = self.inner.lease_ends.news(what, lease);
@@ -201,7 +202,7 @@ impl StoreProvider {
             Ok(TakeOutcome::Claimed(result)) => Ok(Some(result)),
             Ok(TakeOutcome::Empty) => Ok(None),
             Ok(TakeOutcome::Drained) => Err(ProviderError::Closed),
-            Err(TakeError::Claim(error)) => Err(failed("fetch", error)),
+            Err(TakeError::Claim(error)) => Err(failed("fetch work", error)),
             Err(error @ TakeError::TooMany { .. }) => {
                 let source = error.to_string().into();
                 Err(ProviderError::Retryable { operation: "fetch", source })

@@ -138,7 +138,7 @@ impl Bench {
         self.shutdown.cancel();
         self.service.drain();
         tokio::time::timeout(LONG, self.running).await.expect("it stops").expect("no panic");
-        self.service.settled().await;
+        self.service.wait_for_claims().await;
     }
 }
 

@@ -130,10 +130,16 @@ pub(crate) async fn delete(
         ApiError::not_deleted(format!("{what}: {}", ids.join(", ")))
     };
     if !report.running.is_empty() {
-        return Err(not_deleted("not ended", &report.running));
+        return Err(not_deleted(
+            "terminate these instances first, or use force=true",
+            &report.running,
+        ));
     }
     if !report.orphans.is_empty() {
-        return Err(not_deleted("children of another instance", &report.orphans));
+        return Err(not_deleted(
+            "delete the parents of these child instances instead",
+            &report.orphans,
+        ));
     }
     if report.instances == 0 {
         return Err(missing(&instance));
@@ -186,7 +192,7 @@ pub(crate) async fn prune(
     permit_all(&permit, &body)?;
     if body.keep_last.is_none() && body.ended_before.is_none() {
         return Err(ApiError::invalid(
-            "keepLast or endedBefore is required: it says which executions are kept",
+            "keepLast or endedBefore is required: it determines which executions are kept",
         ));
     }
     let filter = InstanceFilter { ended_before: None, ..filter(&body)? };

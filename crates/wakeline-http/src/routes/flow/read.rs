@@ -129,7 +129,7 @@ fn read_cursor(text: &str) -> Result<(Timestamp, InstanceId), ApiError> {
         let (at, instance) = text.split_once('/')?;
         Some((Timestamp(at.parse().ok()?), InstanceId::new(instance).ok()?))
     };
-    parse().ok_or_else(|| ApiError::invalid("cursor must be one that an earlier answer returned"))
+    parse().ok_or_else(|| ApiError::invalid("cursor must be one that an earlier response returned"))
 }
 
 /// Get the history of an execution in pages.

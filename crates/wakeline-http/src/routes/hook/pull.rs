@@ -27,7 +27,7 @@ const LEASE_SECS_MAX: u64 = 12 * 60 * 60;
 
 /// Fetch messages of a pull endpoint.
 ///
-/// With `wait=true` the request waits without polling until a message is available. A message whose
+/// With `wait=true` the request waits until a message is available. A message whose
 /// token is not settled before its lease ends is delivered again.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull", tag = "webhooks",
@@ -133,7 +133,7 @@ pub(crate) async fn ack(
     settle(&state, &app, &named, settles).await
 }
 
-/// Return pulled messages, which are delivered again by the endpoint's retry schedule.
+/// Reject pulled messages, which are delivered again at the times of the endpoint's retry schedule.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/pull/nack", tag = "webhooks",
     request_body = PullNackIn,

@@ -99,7 +99,9 @@ pub(crate) async fn post_event(
         }
         EmitOutcome::Refused(reason) => return Err(ApiError::invalid_field("data", reason)),
         EmitOutcome::KeyReused | EmitOutcome::NoApplication => {
-            return Err(ApiError::unavailable("the default application was just removed"));
+            return Err(ApiError::unavailable(
+                "the default application was deleted at the same time",
+            ));
         }
     };
     let created_at = render::time(message.created_at);
@@ -207,7 +209,7 @@ async fn create_endpoint(state: &AppState, new: EndpointIn) -> Result<Endpoint, 
         Created::New(made) | Created::Repeated(made) => Ok(made),
         Created::Taken(_) => Err(ApiError::conflict("another subscription has this id")),
         Created::KeyReused | Created::NoApplication => {
-            Err(ApiError::unavailable("the default application was just removed"))
+            Err(ApiError::unavailable("the default application was deleted at the same time"))
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct ApplicationBody {
     throttle_rate: Option<u32>,
     /// The same as `throttleRate`, for older clients.
     rate_limit: Option<u32>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     metadata: Option<Metadata>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct ApplicationPatch {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     rate_limit: Option<Option<u32>>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     metadata: Option<Metadata>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ApplicationOut {
     throttle_rate: Option<u32>,
     /// The same as `throttleRate`, for older clients.
     rate_limit: Option<u32>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     #[schema(value_type = Metadata)]
     metadata: Box<RawValue>,
     /// When the application was created.

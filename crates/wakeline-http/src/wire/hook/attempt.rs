@@ -124,7 +124,7 @@ pub(crate) struct MessageAttemptOut {
     error: Option<String>,
     /// The number of the attempt within its delivery, from 1.
     attempt_number: u32,
-    /// 0 for an attempt by the schedule, 1 for one that was requested.
+    /// 0 for an attempt of the retry schedule, 1 for one that a request started.
     trigger_type: u8,
     /// When the attempt began.
     timestamp: String,

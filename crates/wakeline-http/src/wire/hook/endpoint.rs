@@ -48,7 +48,7 @@ pub(crate) struct EndpointBody {
     pub(crate) throttle_rate: Option<u32>,
     /// The same as `throttleRate`, for older clients.
     pub(crate) rate_limit: Option<u32>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     pub(crate) metadata: Option<Metadata>,
     /// Additional headers of the requests to the endpoint.
     pub(crate) headers: Option<Metadata>,
@@ -93,7 +93,7 @@ pub(crate) struct EndpointPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     pub(crate) rate_limit: Option<Option<u32>>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     pub(crate) metadata: Option<Metadata>,
     /// Delivery options. Absent options keep their values. They are an addition of Wakeline.
     pub(crate) delivery: Option<DeliveryIn>,
@@ -126,7 +126,7 @@ pub(crate) struct EndpointOut {
     throttle_rate: Option<u32>,
     /// The same as `throttleRate`, for older clients.
     rate_limit: Option<u32>,
-    /// Names and values of your choice.
+    /// Your own metadata: names and values.
     #[schema(value_type = Metadata)]
     metadata: Box<RawValue>,
     /// The version of the endpoint, which begins at 1 and increases with every change.

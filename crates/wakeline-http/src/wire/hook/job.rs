@@ -126,7 +126,7 @@ impl BulkReplayIn {
             ("statusCodeClass", self.status_code_class.is_some()),
         ] {
             if given {
-                let message = format!("{field} is not supported here: leave it out");
+                let message = format!("{field} is not supported here: omit it");
                 return Err(ApiError::invalid_field(field, message));
             }
         }

@@ -46,7 +46,7 @@ impl<K> Paging<K> {
             None => None,
             Some(text) => Some(parse(text).ok_or_else(|| {
                 let message =
-                    format!("iterator must be one that an earlier answer returned, not {text:?}");
+                    format!("iterator must be one that an earlier response returned, not {text:?}");
                 ApiError::invalid_param("iterator", message)
             })?),
         };

@@ -100,7 +100,8 @@ pub(crate) struct PullNackIn {
     items: Vec<PullNackItem>,
 }
 
-/// A message that was not processed. It is delivered again by the endpoint's retry schedule.
+/// A message that was not processed. It is delivered again at the times of the endpoint's retry
+/// schedule.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PullNackItem {

@@ -224,8 +224,8 @@ fn failure(attempt: &Attempt) -> Option<String> {
         (AttemptOutcome::Succeeded, ..) => None,
         (AttemptOutcome::Unknown, ..) => Some("the result of the attempt is unknown".to_owned()),
         (_, Some(error), _) => Some(error.clone()),
-        (_, None, Some(status)) => Some(format!("the endpoint answered {status}")),
-        (_, None, None) => Some("the endpoint did not answer".to_owned()),
+        (_, None, Some(status)) => Some(format!("the endpoint responded with status {status}")),
+        (_, None, None) => Some("the endpoint did not respond".to_owned()),
     }
 }
 

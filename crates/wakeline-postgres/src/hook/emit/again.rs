@@ -1,6 +1,6 @@
 //! The changes of an emit whose first attempt was executed, but whose answer was lost.
 
-use wakeline_core::{EndpointId, HookChange, HookWhat};
+use wakeline_core::{EndpointId, HookChange, HookChangeKind};
 use wakeline_store::hook::{EmitOutcome, EmitReply, NewMessage};
 
 use super::{EMIT, EmitResults};
@@ -24,15 +24,15 @@ impl HookCore {
             if same.id != message.id {
                 continue;
             }
-            changes.push(HookChange::now(HookWhat::Push));
+            changes.push(HookChange::now(HookChangeKind::Push));
             // Its fan-out may be pending.
-            changes.push(HookChange::now(HookWhat::Background));
+            changes.push(HookChange::now(HookChangeKind::Background));
             let params: Params<'_> = &[&same.application.0, &same.id.0];
             // The message is stored in any case. If this query fails, the sweeps of the pull
             // endpoints find their deliveries.
             let pulled = self.general(EMIT, &self.sql.pulled, params).await.unwrap_or_default();
             for endpoint in pulled.iter().filter_map(|row| Columns::new(EMIT, row).take().ok()) {
-                changes.push(HookChange::now(HookWhat::Pull(EndpointId(endpoint))));
+                changes.push(HookChange::now(HookChangeKind::Pull(EndpointId(endpoint))));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Messages whose deliveries are created after they are stored.
 
 use tokio_postgres::Row;
-use wakeline_core::{HookChange, HookWhat};
+use wakeline_core::{HookChange, HookChangeKind};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{EmitOutcome, EmitReply};
 
@@ -19,7 +19,7 @@ pub(super) fn note(row: &Row, replies: &mut [Option<EmitReply>]) -> Result<(), S
         &mut replies[command]
     {
         *deliveries = at_least;
-        merge(changes, HookChange::now(HookWhat::Background));
+        merge(changes, HookChange::now(HookChangeKind::Background));
     }
     Ok(())
 }

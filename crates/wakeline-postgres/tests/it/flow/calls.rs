@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use wakeline_core::{ActivityRoute, FlowChange, FlowWhat, Timestamp};
+use wakeline_core::{ActivityRoute, FlowChange, FlowChangeKind, Timestamp};
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -140,7 +140,7 @@ async fn rival_nodes_never_get_the_same_turn() {
     }
 }
 
-fn received(node: &Node, wanted: &FlowWhat) -> bool {
+fn received(node: &Node, wanted: &FlowChangeKind) -> bool {
     node.sink.all().iter().any(|received| match received {
         ReceivedHint::Flow(changes) => changes.iter().any(|change| change.what == *wanted),
         _ => false,
@@ -153,16 +153,18 @@ async fn other_nodes_get_hints_of_what_a_node_makes_available() {
     let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
     eventually("it knows the other", async || a.store.peers() == Some(1)).await;
     a.store.enqueue(vec![start("i")], vec![]).await.expect("started");
-    let turn_hint = FlowWhat::Turn(capability(MAIN));
+    let turn_hint = FlowChangeKind::Turn(capability(MAIN));
     eventually("a turn is hinted", async || received(&b, &turn_hint)).await;
     let line = turn_line(&capabilities(&[MAIN]), 1);
     let turns = b.store.claim_turns(vec![line]).await.expect("claimed").remove(0).turns;
     let turn = turns[0].as_ref().expect("a turn");
     let commit = TurnCommit { work: vec![work("i", 1)], ..step(turn) };
     b.store.commit_turn(commit).await.expect("committed");
-    eventually("work is hinted", async || received(&a, &FlowWhat::Work(ActivityRoute::default())))
-        .await;
-    let own = received(&b, &FlowWhat::Work(ActivityRoute::default()));
+    eventually("work is hinted", async || {
+        received(&a, &FlowChangeKind::Work(ActivityRoute::default()))
+    })
+    .await;
+    let own = received(&b, &FlowChangeKind::Work(ActivityRoute::default()));
     assert!(!own, "a node does not receive its own hints");
     for node in [a, b] {
         node.stop().await;
@@ -180,11 +182,11 @@ async fn an_outcome_is_hinted_to_other_nodes_only_if_it_is_watched() {
     let turns = a.store.claim_turns(vec![line]).await.expect("claimed").remove(0).turns;
     for turn in turns.iter().flatten().rev() {
         let reply = a.store.commit_turn(finish(turn)).await.expect("committed");
-        let outcome = FlowChange::now(FlowWhat::Outcome(turn.instance.clone()));
+        let outcome = FlowChange::now(FlowChangeKind::Outcome(turn.instance.clone()));
         assert!(reply.changes.contains(&outcome), "its own process is always notified");
     }
-    eventually("the outcome", async || received(&b, &FlowWhat::Outcome(id("seen")))).await;
-    assert!(!received(&b, &FlowWhat::Outcome(id("unseen"))));
+    eventually("the outcome", async || received(&b, &FlowChangeKind::Outcome(id("seen")))).await;
+    assert!(!received(&b, &FlowChangeKind::Outcome(id("unseen"))));
     for node in [a, b] {
         node.stop().await;
     }

@@ -65,13 +65,13 @@ fn statements() -> Vec<(&'static str, String, String)> {
         format!(
             "SELECT c.kind, t.* FROM flow_claim_turns('[{{\"caps\": {caps}, \"requests\": \
              [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', false) c \
-             LEFT JOIN LATERAL flow_turns(c.ids, c.commands, c.requests, c.now_at) t ON true"
+             LEFT JOIN LATERAL flow_leased_turns(c.ids, c.commands, c.requests, c.now_at) t ON true"
         )
     };
     let work = format!(
         "SELECT c.kind, w.* FROM flow_claim_work('[{{\"tags\": [0], \"requests\": \
          [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', false) c \
-         LEFT JOIN LATERAL flow_works(c.ids, c.commands, c.requests, c.now_at) w ON true"
+         LEFT JOIN LATERAL flow_leased_work(c.ids, c.commands, c.requests, c.now_at) w ON true"
     );
     let nothing = "UPDATE flow_lanes SET due_at = NULL WHERE due_at < now()".to_owned();
     let idle = "UPDATE flow_work SET state = 1, due_at = now() + interval '1 day' WHERE state = 0";
@@ -147,7 +147,7 @@ async fn costs_do_not_grow_with_sleeping_instances() {
 #[tokio::test]
 async fn a_long_history_is_not_read_by_a_claim() {
     let store = Store::open().await;
-    let turns = "SELECT * FROM flow_turns('{1}', '{1}', '{1}', now())";
+    let turns = "SELECT * FROM flow_leased_turns('{1}', '{1}', '{1}', now())";
     store.grow(1, 1).await;
     let before = store.0.buffers("", turns).await;
     let history = "INSERT INTO flow_history (lane_id, execution, first_event, last_event, events)

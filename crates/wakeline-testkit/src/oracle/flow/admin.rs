@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
+use wakeline_core::{Capabilities, FlowChange, FlowChangeKind, FlowToken, InstanceId, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
     PruneReport, RetriedBatch, RetryPosition, Suspension, TerminateInstance, Unclaimed,
@@ -112,7 +112,7 @@ impl OracleFlow {
         let Some(id) = self.names.get(&command.instance).copied() else {
             return (false, Vec::new());
         };
-        let ended = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+        let ended = FlowChange::now(FlowChangeKind::Outcome(command.instance.clone()));
         let mailbox = self.lanes.get_mut(&id).expect("each name has a mailbox");
         if let Some(new_instance) = command.new_instance {
             if !mailbox.is_pending() {

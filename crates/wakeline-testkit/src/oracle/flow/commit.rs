@@ -1,6 +1,6 @@
 //! Committing a turn: everything that the turn did is applied, or nothing.
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
+use wakeline_core::{FlowChange, FlowChangeKind, FlowToken, Timestamp};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     Envelope, ExecutionEnd, InstanceState, KvChange, StatusChange, TurnCommit, TurnOutcome,
@@ -27,7 +27,7 @@ impl OracleState {
         let before = self.flow.claimable_lanes(now);
         let mut changes = Vec::new();
         if mailbox.changes_outcome(&commit) {
-            changes.push(FlowChange::now(FlowWhat::Outcome(mailbox.name.clone())));
+            changes.push(FlowChange::now(FlowChangeKind::Outcome(mailbox.name.clone())));
         }
         self.flow.lanes.get_mut(&id).expect("it is held").record(&commit, now);
         let fresh = self.flow.commit_work(id, &commit, now);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
+use wakeline_core::{Capabilities, FlowChange, FlowChangeKind, FlowToken, InstanceId, Timestamp};
 use wakeline_store::flow::{
     EnqueueOutcome, EnqueueReply, Envelope, InlineHistory, LaneMessage, TurnClaim, TurnClaimed,
     TurnItem, TurnRequest,
@@ -52,7 +52,7 @@ impl OracleMailbox {
         if self.live_lease(now).is_some() {
             return None;
         }
-        let what = FlowWhat::Turn(self.capability.clone()?);
+        let what = FlowChangeKind::Turn(self.capability.clone()?);
         Some(FlowChange { what, due_in: now.until(self.due_at(now)?) })
     }
 

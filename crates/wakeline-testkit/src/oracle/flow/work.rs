@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    ActivityFilter, FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, Timestamp,
+    ActivityFilter, FlowChange, FlowChangeKind, FlowToken, InstanceId, OwnerId, Timestamp,
 };
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, PendingWork, RenewOutcome,
@@ -74,7 +74,7 @@ impl OracleFlow {
         let mut changes = Vec::new();
         for work in ids.iter().filter_map(|id| self.work.get(id)) {
             let due_in = now.until(work.visible_at);
-            let change = FlowChange { what: FlowWhat::Work(work.route.clone()), due_in };
+            let change = FlowChange { what: FlowChangeKind::Work(work.route.clone()), due_in };
             if !work.is_leased(now) && !changes.contains(&change) {
                 changes.push(change);
             }

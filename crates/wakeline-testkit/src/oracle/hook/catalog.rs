@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookWhat, Timestamp, Uid,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookChangeKind, Timestamp,
+    Uid,
 };
 use wakeline_store::hook::{
     Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, HookPage,
@@ -171,7 +172,7 @@ impl OracleHook {
             + self.attempts.len()
             + self.endpoint_entries.len();
         self.left += u64::try_from(rows - remaining).expect("a count of rows fits");
-        (true, vec![HookChange::now(HookWhat::Background)])
+        (true, vec![HookChange::now(HookChangeKind::Background)])
     }
 
     pub(super) fn create_endpoint(

@@ -112,7 +112,7 @@ impl OracleHook {
         let mut groups = vec![Vec::new(); claim.requests.len()];
         let mut slots = ClaimSlots::new(&claim.requests);
         self.again(&mut slots, &mut groups, now);
-        self.drop_used(&mut slots);
+        self.remove_used_ids(&mut slots);
         let mut limits = OracleClaimLimits::new(&claim.limits);
         let mut due = self.due_endpoints(&claim.line, &slots, now);
         while let Some(endpoint) = due.pop_front() {
@@ -208,7 +208,7 @@ impl OracleHook {
 
     /// Applies rule 8: an id that holds a delivery, or whose attempt has ended, cannot be used
     /// again.
-    pub(super) fn drop_used(&self, slots: &mut ClaimSlots<'_>) {
+    pub(super) fn remove_used_ids(&self, slots: &mut ClaimSlots<'_>) {
         for n in 0..slots.requests.len() {
             for id in &slots.requests[n].request.attempts {
                 let holds =

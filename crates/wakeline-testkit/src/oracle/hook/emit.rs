@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wakeline_core::{ApplicationId, EndpointId, HookChange, HookMessageId, HookWhat, Timestamp};
+use wakeline_core::{
+    ApplicationId, EndpointId, HookChange, HookChangeKind, HookMessageId, Timestamp,
+};
 use wakeline_store::hook::{
     DeliveryRequest, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
 };
@@ -30,7 +32,7 @@ impl OracleHook {
         let endpoints: Vec<EndpointId> =
             places.iter().map(|place| self.rows[place].endpoint).collect();
         let mut changes = self.changes_of(endpoints, now);
-        changes.push(HookChange { what: HookWhat::Background, due_in: retention });
+        changes.push(HookChange { what: HookChangeKind::Background, due_in: retention });
         EmitReply { outcome, leased, changes }
     }
 
@@ -163,7 +165,7 @@ impl OracleHook {
         now: Timestamp,
     ) -> Vec<(usize, Vec<wakeline_store::hook::DeliveryGroup>)> {
         let mut slots = ClaimSlots::new(requests);
-        self.drop_used(&mut slots);
+        self.remove_used_ids(&mut slots);
         let mut leased = vec![Vec::new(); requests.len()];
         for place in places {
             let endpoint = self.rows[place].endpoint;

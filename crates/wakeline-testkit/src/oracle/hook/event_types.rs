@@ -1,6 +1,6 @@
 //! Event types, which all applications share.
 
-use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
+use wakeline_core::{EventTypeName, HookChange, HookChangeKind, Timestamp};
 use wakeline_store::hook::{Created, EventType, HookPage, Idempotency, PageRequest, UpdateOutcome};
 
 use super::catalog::IdempotencyLookup;
@@ -38,7 +38,7 @@ impl OracleHook {
         let created_at = self.event_types.get(&new.name).map_or(now, |known| known.created_at);
         let stored = EventType { created_at, updated_at: now, ..new };
         self.event_types.insert(stored.name.clone(), stored.clone());
-        (stored, vec![HookChange::now(HookWhat::EventTypes)])
+        (stored, vec![HookChange::now(HookChangeKind::EventTypes)])
     }
 
     pub(super) fn replace_event_type(
@@ -67,7 +67,7 @@ impl OracleHook {
 
     pub(super) fn delete_event_type(&mut self, name: &EventTypeName) -> (bool, Vec<HookChange>) {
         match self.event_types.remove(name) {
-            Some(_) => (true, vec![HookChange::now(HookWhat::EventTypes)]),
+            Some(_) => (true, vec![HookChange::now(HookChangeKind::EventTypes)]),
             None => (false, Vec::new()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{EndpointId, HookChange, HookLine, HookWhat, Timestamp};
+use wakeline_core::{EndpointId, HookChange, HookChangeKind, HookLine, Timestamp};
 use wakeline_store::hook::BreakerSample;
 
 use super::state::{OracleBreaker, OracleDelivery, OracleEndpoint, OracleHook};
@@ -221,7 +221,7 @@ impl OracleHook {
             let sight = LineSight { fresh_only: false, leases: false };
             let Some(at) = self.due_of(endpoint, sight, now) else { continue };
             let pull = self.endpoint_entry(endpoint).endpoint.options.pull;
-            let what = if pull { HookWhat::Pull(endpoint) } else { HookWhat::Push };
+            let what = if pull { HookChangeKind::Pull(endpoint) } else { HookChangeKind::Push };
             let due_in = now.until(at);
             match changes.iter_mut().find(|change| change.what == what) {
                 Some(known) => known.due_in = known.due_in.min(due_in),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wakeline_core::{
-    ApplicationRef, EndpointId, HookChange, HookMessageId, HookWhat, JobId, Timestamp,
+    ApplicationRef, EndpointId, HookChange, HookChangeKind, HookMessageId, JobId, Timestamp,
 };
 use wakeline_store::hook::{
     DeliveryJob, HookBackgroundReport, JobKind, JobSpec, JobState, ResendOutcome, StoredMessage,
@@ -24,7 +24,7 @@ impl OracleHook {
         now: Timestamp,
     ) -> Option<(DeliveryJob, Vec<HookChange>)> {
         let application = self.find_application(application)?;
-        let changes = vec![HookChange::now(HookWhat::Background)];
+        let changes = vec![HookChange::now(HookChangeKind::Background)];
         if let Some(same) = self.jobs.get(&spec.id) {
             return Some((same.job.clone(), changes));
         }

@@ -18,7 +18,7 @@ fn lost_link_polls_all_lines_in_one_call_in_every_hint_mode() {
         assert_eq!(rig.claims.len(), 1);
         assert_eq!(rig.core.counters.wakes.listener_lost, 4);
         let degraded = rig.core.snapshot().degraded.expect("degraded");
-        assert_eq!(degraded.reason, "the listener is down: cut");
+        assert_eq!(degraded.reason, "the connection that receives notifications is lost: cut");
         assert_eq!(degraded.since, 200 * MS);
     }
 }
@@ -201,7 +201,7 @@ fn impatient_poll_gets_the_error_even_while_others_are_held_back() {
     }
     rig.hint(hint(1));
     assert!(rig.claims.is_empty(), "claims for those who can wait are held back");
-    let later = rig.core.next_wakeup().expect("the end of the held_until");
+    let later = rig.core.next_wakeup().expect("the end of the hold");
     rig.idle_until(later + S);
     assert!(rig.core.counters.claims.empty > 1);
 }

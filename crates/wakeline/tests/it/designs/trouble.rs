@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wakeline::core::{FlowChange, FlowWhat};
+use wakeline::core::{FlowChange, FlowChangeKind};
 use wakeline::provider::Provider;
 use wakeline::{
     Client, FlowError, LongPollConfig, NotifyMode, OrchestrationContext, PostgresOptions,
@@ -106,7 +106,10 @@ async fn intermittent_claim_failures_extend_degraded_polling() {
         let before = claims();
         proxy.cut();
         if before.error == 0 {
-            node.flow_changed(&[FlowChange::now(FlowWhat::Turn(capability()))], HintOrigin::Notify);
+            node.flow_changed(
+                &[FlowChange::now(FlowChangeKind::Turn(capability()))],
+                HintOrigin::Notify,
+            );
         }
         eventually("a claim fails", || async { claims().error > before.error }).await;
         let before = claims();
@@ -131,7 +134,7 @@ async fn a_hint_without_a_claim_in_time_starts_degraded_polling() {
     let mut session = database.0.client().await;
     let holding = session.transaction().await.expect("begun");
     holding.batch_execute("LOCK TABLE wakeline.flow_lanes").await.expect("held");
-    let hint = FlowChange::now(FlowWhat::Turn(capability()));
+    let hint = FlowChange::now(FlowChangeKind::Turn(capability()));
     node.flow_changed(&[hint], HintOrigin::Notify);
     eventually("the delay is noticed", || async { degraded(&node) }).await;
     let reason = node.snapshot().degraded.map(|degraded| degraded.reason);

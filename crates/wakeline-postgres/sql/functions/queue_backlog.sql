@@ -1,12 +1,12 @@
 -- Returns the partitions of a queue in which something is unread or unsettled, with the state of
--- the group that is furthest behind there, of those that are not idle (see groups_holding); of
+-- the group that is furthest behind there, of those that are not idle (see groups_retaining); of
 -- equals the first by name. p_group: only this group counts; one that does not exist is treated
 -- like one that begins with all stored messages, and so is a queue without groups. lag: unread or
 -- unsettled messages; processing: those of them under a live lease; retrying: parked, and under no
 -- lease; next_offset, lease_set, gaps: of the cursor. Only cursors that have something to do are
 -- read; segments only without a group, one index probe for each partition. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.queue_behind(p_queue integer, p_group text, p_now timestamptz)
+CREATE OR REPLACE FUNCTION @schema@.queue_backlog(p_queue integer, p_group text, p_now timestamptz)
 RETURNS TABLE (
     partition_id bigint, group_id integer, lag bigint, processing bigint, retrying bigint,
     next_offset bigint, lease_set int8multirange, gaps int8multirange)
@@ -18,7 +18,7 @@ DECLARE
     v_groups integer[];
 BEGIN
     IF p_group IS NULL THEN
-        v_groups := @schema@.groups_holding(p_queue, p_now);
+        v_groups := @schema@.groups_retaining(p_queue, p_now);
     ELSE
         v_groups := ARRAY(SELECT g.group_id FROM @schema@.groups g
             WHERE g.queue_id = p_queue AND g.name = p_group);

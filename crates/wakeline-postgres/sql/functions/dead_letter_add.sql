@@ -1,7 +1,7 @@
 -- Copies messages to the dead letters, which own their data. Of a corrupt row it copies what is
 -- readable: an error here would block the queue. Runs under the cursor's lock.
 
-CREATE OR REPLACE FUNCTION @schema@.message_bury(
+CREATE OR REPLACE FUNCTION @schema@.dead_letter_add(
     p_partition bigint, p_group integer, p_offsets bigint[], p_failures integer[],
     p_errors text[], p_now timestamptz)
 RETURNS void

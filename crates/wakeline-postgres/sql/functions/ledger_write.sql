@@ -3,7 +3,7 @@
 -- caller updates the cursor afterwards. Runs under the cursor's lock. The most common end is
 -- written by settle itself.
 
-CREATE OR REPLACE FUNCTION @schema@.lease_note(
+CREATE OR REPLACE FUNCTION @schema@.ledger_write(
     p_partition bigint, p_group integer, p_failed int8multirange, p_released int8multirange,
     p_expired int8multirange, p_ended timestamptz)
 RETURNS void

@@ -1,7 +1,7 @@
 -- Returns the indexes of the lanes that a write put something into: per command those that became
 -- due first in front, and of these in the order of o_firsts (see flow_put).
 
-CREATE OR REPLACE FUNCTION @schema@.flow_fresh(
+CREATE OR REPLACE FUNCTION @schema@.flow_changed_lanes(
     p_lanes @schema@.flow_lanes[], p_firsts integer[], p_commands integer[],
     OUT o_fresh integer[], OUT o_by integer[])
 LANGUAGE plpgsql IMMUTABLE AS $$

@@ -1,7 +1,7 @@
 -- Returns the groups of a queue that count against its limits and prevent the removal of messages:
 -- those that are not idle; or all of them, if all are idle. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.groups_holding(p_queue integer, p_now timestamptz)
+CREATE OR REPLACE FUNCTION @schema@.groups_retaining(p_queue integer, p_now timestamptz)
 RETURNS integer[]
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -3,7 +3,7 @@
 -- rows. It is VOLATILE although it only reads, so that it sees what was written earlier in the same
 -- statement.
 
-CREATE OR REPLACE FUNCTION @schema@.flow_turns(
+CREATE OR REPLACE FUNCTION @schema@.flow_leased_turns(
     p_lanes bigint[], p_commands integer[], p_requests integer[], p_now timestamptz)
 RETURNS TABLE (
     o_command integer, o_request integer, o_lane bigint, o_token uuid, o_instance text, o_name text,

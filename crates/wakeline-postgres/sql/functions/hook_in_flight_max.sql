@@ -1,7 +1,7 @@
--- Returns the maximum number of attempts of an endpoint in flight: its limit, or the probes of a
--- breaker that is not closed. Reads nothing.
+-- Returns how many attempts of an endpoint may be in flight: its own limit, or the number of probes
+-- while its circuit breaker is open or half-open (p_open is set). Reads no table.
 
-CREATE OR REPLACE FUNCTION @schema@.hook_most(
+CREATE OR REPLACE FUNCTION @schema@.hook_in_flight_max(
     p_in_flight_max bigint, p_open timestamptz, p_probes bigint)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$

@@ -7,7 +7,7 @@
 -- because that is gone, 3 because it only failed. o_opened: by attempt, whether it opened its
 -- endpoint's breaker. Lock order: states by id.
 
-CREATE OR REPLACE FUNCTION @schema@.hook_judge(
+CREATE OR REPLACE FUNCTION @schema@.hook_apply_results(
     p_commands integer[], p_endpoints uuid[], p_dues timestamptz[], p_loud uuid[],
     p_samples smallint[], p_throttles bigint[], p_gone boolean[], p_now timestamptz,
     OUT o_disabled smallint[], OUT o_opened boolean[])

@@ -1,7 +1,7 @@
 -- Makes due work of a line available again: delayed work, and work whose lease has expired. Lock
 -- order: work, without waiting.
 
-CREATE OR REPLACE FUNCTION @schema@.flow_work_again(
+CREATE OR REPLACE FUNCTION @schema@.flow_work_make_available(
     p_routes bigint[], p_owner text, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$

@@ -2,7 +2,7 @@
 -- p_limit; of the first parent only those after the lane p_after. place: the parent's index in
 -- p_parents. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.flow_below(
+CREATE OR REPLACE FUNCTION @schema@.flow_children(
     p_parents text[], p_after bigint, p_limit integer)
 RETURNS TABLE (place integer, lane bigint, instance text, ended boolean)
 LANGUAGE plpgsql STABLE

@@ -2,16 +2,16 @@
 
 use std::error::Error;
 
-/// Formats an error with all its causes, for a log or a person. Drivers report what is wrong in a
-/// cause and print the error itself as "db error". A cause that the text before it already ends
-/// with is not repeated.
+/// Formats an error with all its causes, separated by colons. The causes are necessary, because the
+/// message of a database driver's error may only be "db error", with the details in its source. A
+/// message that already ends with that of its cause is not followed by it again.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
         }
         next = cause.source();
     }
@@ -27,13 +27,13 @@ mod tests {
     struct Layer {
         text: &'static str,
         #[source]
-        below: Option<Box<Layer>>,
+        cause: Option<Box<Layer>>,
     }
 
     fn layers(texts: &[&'static str]) -> Layer {
-        let below =
-            texts.iter().rev().fold(None, |below, text| Some(Box::new(Layer { text, below })));
-        *below.expect("at least one")
+        let cause =
+            texts.iter().rev().fold(None, |cause, text| Some(Box::new(Layer { text, cause })));
+        *cause.expect("at least one")
     }
 
     #[test]

@@ -4,7 +4,7 @@
 -- size of its body, whatever its ends say: a corrupt one must not use up the share of the next
 -- partitions. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.log_fit(
+CREATE OR REPLACE FUNCTION @schema@.log_read_end(
     p_partition bigint, p_from bigint, p_until bigint, p_bytes bigint,
     OUT o_end bigint, OUT o_bytes bigint)
 LANGUAGE plpgsql STABLE AS $$

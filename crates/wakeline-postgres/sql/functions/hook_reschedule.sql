@@ -6,7 +6,7 @@
 -- check (see the migration); if the lock is not available, the endpoint stays due in a moment. Lock
 -- order: endpoints and leases, without waiting.
 
-CREATE OR REPLACE FUNCTION @schema@.hook_rest(
+CREATE OR REPLACE FUNCTION @schema@.hook_reschedule(
     p_ids uuid[], p_more boolean[], p_served bigint[], p_rates timestamptz[], p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$

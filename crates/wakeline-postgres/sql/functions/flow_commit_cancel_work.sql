@@ -2,7 +2,7 @@
 -- lanes' locks, before new work is stored, so that only older work is removed. (The node leaves out
 -- new work that the same turn cancels.) Lock order: work.
 
-CREATE OR REPLACE FUNCTION @schema@.flow_commit_unwork(
+CREATE OR REPLACE FUNCTION @schema@.flow_commit_cancel_work(
     p_commands jsonb, p_unwork jsonb, p_ok boolean[])
 RETURNS void
 LANGUAGE plpgsql AS $$

@@ -2,7 +2,7 @@
 -- a query over its rows. It is VOLATILE although it only reads, so that it sees what was written
 -- earlier in the same statement.
 
-CREATE OR REPLACE FUNCTION @schema@.flow_works(
+CREATE OR REPLACE FUNCTION @schema@.flow_leased_work(
     p_works bigint[], p_commands integer[], p_requests integer[], p_now timestamptz)
 RETURNS TABLE (
     o_command integer, o_request integer, o_work bigint, o_lane bigint, o_token uuid,

@@ -2,7 +2,7 @@
 -- payload, or whose endpoints are disabled are skipped. Returns those that it changed. p_ids:
 -- locked by the caller. Lock order: see hook_reclaim.
 
-CREATE OR REPLACE FUNCTION @schema@.hook_again(p_ids bigint[], p_now timestamptz)
+CREATE OR REPLACE FUNCTION @schema@.hook_make_due(p_ids bigint[], p_now timestamptz)
 RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE

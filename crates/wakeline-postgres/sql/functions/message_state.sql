@@ -1,7 +1,7 @@
 -- Returns the state of one message for each group of a queue: 0 pending, 1 processing, 2 dead
 -- letter, 3 completed. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.message_standing(
+CREATE OR REPLACE FUNCTION @schema@.message_state(
     p_partition bigint, p_offset bigint, p_now timestamptz)
 RETURNS TABLE (o_group text, o_state smallint)
 LANGUAGE plpgsql STABLE AS $$

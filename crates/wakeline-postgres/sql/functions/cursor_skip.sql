@@ -4,7 +4,7 @@
 -- losses: each by the limit that it reached first. Runs under the lock of a cursor that has no
 -- lease.
 
-CREATE OR REPLACE FUNCTION @schema@.cursor_pass(
+CREATE OR REPLACE FUNCTION @schema@.cursor_skip(
     p_partition bigint, p_group integer, p_next bigint, p_parked integer, p_gaps int8multirange,
     p_end bigint, p_queue @schema@.queues, p_now timestamptz,
     OUT o_next bigint, OUT o_parked integer)

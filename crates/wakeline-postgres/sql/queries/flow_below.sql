@@ -1,2 +1,0 @@
--- Returns a page of the children of some instances.
-SELECT place, lane, instance, ended FROM @schema@.flow_below($1, $2, $3)

@@ -16,11 +16,12 @@ Runs a benchmark in release mode, with a PostgreSQL of its own
 
 Usage: cargo xtask bench queue|wake|hints|flow|hook|soak [arguments]
 
-  queue    push, and pop with ack, over HTTP on both stores, compared with bare handlers in the
-           same run
-  wake     pick-up latency compared with a hand-written loop; idle statements, claims per event,
-           latency, capacity and stress of the wake modes, compared with what their designs predict
-  hints    the cost of notifying other nodes for clients that push
+  queue    push, and pop with ack, over HTTP on both stores, compared in the same run with
+           minimal handlers that call the store directly
+  wake     pick-up latency compared with a hand-written loop; then for each wake mode the idle
+           statements, claims per event, latency, capacity and behaviour under stress, compared
+           with what its design predicts
+  hints    how much slower pushes are because other nodes are notified of them
   flow     orchestrations per second, latencies and commits on both stores, compared with
            duroxide-pg and duroxide-pg-opt in the same run
   hook     webhook deliveries per second, latencies and statements on both stores, and the effect

@@ -10,7 +10,7 @@
 //!   (see [`guard`]).
 //! * Exit code 0: all is well; 1: something failed; 2: something must be installed first, or the
 //!   command line was wrong.
-#![allow(clippy::print_stdout, reason = "a command line program speaks on standard output")]
+#![allow(clippy::print_stdout, reason = "a command line program prints to standard output")]
 
 mod bench;
 mod bless;
@@ -47,7 +47,7 @@ Commands:
   test [--long] [--timings] [--pg MAJOR] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
-                       name, `-E ...`) it runs only those tests, also with a PostgreSQL
+                       name, `-E ...`) it starts a PostgreSQL and runs only those tests
   bless [file]...      Generates openapi.json and the schema dumps again
   readme               Runs only the README's commands and example
   bench queue|wake|hints|flow|hook|soak [arguments]
@@ -83,10 +83,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a command ended, once what is to be said about it has been said.
+/// How a command ended. Its messages have already been printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum XtaskOutcome {
-    /// As it should.
+    /// It succeeded.
     Well,
     /// A check or a test failed.
     Failed,

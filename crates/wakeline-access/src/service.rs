@@ -237,7 +237,7 @@ impl Access {
         };
         let busy = || StoreError::Unavailable {
             operation: "key",
-            source: "too many lookups in flight".into(),
+            source: "too many lookups of API keys are in progress".into(),
         };
         let read = timeout(LOOKUP_TIMEOUT, read).await.unwrap_or_else(|_| Err(busy()));
         match (read, cached()) {

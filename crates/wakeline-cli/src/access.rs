@@ -96,7 +96,7 @@ pub(crate) struct AuditArgs {
     /// Only events with this target
     #[arg(long)]
     target: Option<String>,
-    /// Only events with a lower number than this one
+    /// Only events before the one with this number, for the next page of the list
     #[arg(long, value_name = "NUMBER")]
     before: Option<i64>,
     /// Maximum number of events

@@ -77,8 +77,8 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     api_key: Option<String>,
-    /// Keys for encryption at rest, as id:base64; the first one encrypts. They are not a flag
-    /// either
+    /// Keys for encryption at rest, as id:base64; the first one encrypts. There is no flag for them,
+    /// because flags show in process lists
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     encryption_keys: Option<String>,
@@ -117,7 +117,8 @@ pub(crate) struct ServeArgs {
     /// URL for the LISTEN connection, if --store points to a transaction pooler
     #[arg(long, env = "WAKELINE_LISTEN_URL", hide_env_values = true, value_name = "URL")]
     listen_url: Option<String>,
-    /// Maximum number of connections to PostgreSQL, without the LISTEN connection [default: 10]
+    /// Maximum number of connections to PostgreSQL, in addition to the LISTEN connection
+    /// [default: 10]
     #[arg(long, env = "WAKELINE_PG_POOL_MAX", value_name = "COUNT")]
     pg_pool_max: Option<usize>,
     /// Whether to prepare statements on PostgreSQL: auto (not behind a pooler), on or off
@@ -132,7 +133,8 @@ pub(crate) struct ServeArgs {
     /// Time within which the headers of a request must arrive [default: 60000]
     #[arg(long, env = "WAKELINE_HEADER_TIMEOUT_MS", value_name = "MS")]
     header_timeout_ms: Option<u64>,
-    /// Maximum time for which a client may read nothing of its response [default: 30000]
+    /// Time after which the connection of a client that does not read its response is closed
+    /// [default: 30000]
     #[arg(long, env = "WAKELINE_WRITE_TIMEOUT_MS", value_name = "MS")]
     write_timeout_ms: Option<u64>,
     /// Time that requests in flight have to finish after SIGTERM [default: 25000]
@@ -174,7 +176,7 @@ impl Secrets {
     }
 }
 
-/// What happens to pushes during a maintenance.
+/// What happens to pushes during maintenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MaintenancePushes {
@@ -222,7 +224,7 @@ struct QueueArgs {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) store: StoreChoice,
-    /// How long the start waits for the database.
+    /// How long the server waits at startup until the database can be reached.
     pub(crate) store_wait: Duration,
     pub(crate) listen: SocketAddr,
     pub(crate) insecure: bool,
@@ -239,7 +241,7 @@ pub(crate) struct Settings {
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) retention: Retention,
-    /// How long statistics are kept; `None` writes none.
+    /// How long statistics are kept; with `None`, none are stored.
     pub(crate) statistics_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
     /// Notes about the settings for the log.

@@ -39,7 +39,7 @@ struct ConfigureArgs {
     #[arg(long)]
     create: bool,
     /// Set the option unordered: pushes without a partition are distributed over 16 lanes, so that
-    /// as many consumers can work at the same time
+    /// 16 consumers can work at the same time
     #[arg(long)]
     unordered: bool,
     /// An option and its value, with the option names of the HTTP API, like leaseTime=60; can be

@@ -3,8 +3,8 @@
 use std::error::Error;
 
 /// Formats an error with all its causes, separated by colons. The causes are necessary, because the
-/// message of a database driver's error may only be "db error", with the details in its source. A
-/// message that already ends with that of its cause is not followed by it again.
+/// message of a database driver's error may only be "db error", with the details in its source. The
+/// message of a cause is left out if the text already ends with it.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -206,8 +206,8 @@ impl HookService {
                         sender.serve(HookClaimResult::Calls(result));
                     }
                     None => tracing::error!(
-                        "deliveries were leased without a sender: they are sent after their \
-                         leases end"
+                        "deliveries were leased, but no sender is left to send them: they are sent \
+                         after their leases end"
                     ),
                 }
             }

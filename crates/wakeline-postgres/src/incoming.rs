@@ -124,8 +124,8 @@ impl<'a> IncomingPump<'a> {
                         if !self.narrowed_down(rows_max, &failed, &mut skipped).await {
                             tracing::warn!(
                                 error = error_chain(&failed.error),
-                                "messages that SQL clients pushed cannot be taken over: trying \
-                                 again"
+                                "messages that SQL clients pushed cannot be moved from the table \
+                                 incoming to their queues and endpoints: trying again"
                             );
                             tokio::time::sleep(backoff).await;
                             backoff = (backoff * 2).min(timings.reconnect_max);

@@ -262,7 +262,7 @@ impl HintListener<'_> {
         // LISTEN works without triggers: only rows of other sessions are noticed late.
         if let Err(error) = self.shared.install_triggers().await {
             let error = error_chain(&error);
-            tracing::warn!(error, "cannot install the triggers that notify = trigger needs");
+            tracing::warn!(error, "cannot install the triggers for the setting notify = trigger");
         }
         Ok(())
     }

@@ -342,8 +342,8 @@ impl Migrator {
         let newer = installed.newest.as_ref().filter(|newest| newest.release > self.release);
         if let Some(newer) = newer.filter(|newer| newer.oldest > self.release) {
             return Err(self.refuse(&format!(
-                "was upgraded by wakeline {}, which works beside {} and later; this is {}: \
-                 use a newer release",
+                "was upgraded by wakeline {}, which is compatible with nodes of {} and later; this \
+                 is {}: use a newer release",
                 newer.release, newer.oldest, self.release
             )));
         }

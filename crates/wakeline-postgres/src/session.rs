@@ -338,8 +338,8 @@ impl Session {
             tracing::warn!(
                 error,
                 "a prepared statement was created by another client, or is missing: the store's \
-                 URL leads through a pooler that gives transactions any of its connections and \
-                 does not support prepared statements; set prepared_statements to auto or off"
+                 URL points to a pooler that uses another connection for each transaction and does \
+                 not support prepared statements; set prepared_statements to auto or off"
             );
         }
     }

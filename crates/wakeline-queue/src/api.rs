@@ -43,10 +43,10 @@ impl PopRequest {
     }
 }
 
-/// The time after which to check for background work again if that failed.
+/// The time until the next check for background work after a check that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Queues, as an API of the wake hub.
+/// Implements the interface [`Api`] of the wake hub for queues.
 pub struct QueueApi {
     store: Arc<dyn Store>,
     pub(crate) drops: Arc<Drops>,
@@ -155,7 +155,8 @@ impl Api for QueueApi {
         request.request.batch_len_max as usize
     }
 
-    /// Only the database's clock can decide whether a time lies in the future.
+    /// A subscription from a time is invalid if the time lies in the future, and only the database's
+    /// clock can decide that.
     fn needs_check(request: &PopRequest) -> bool {
         matches!(request.subscription, Subscription::From(_))
     }
@@ -193,12 +194,13 @@ impl Api for QueueApi {
         let (background, messages): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.line.is_background());
         let waiters = background.iter().map(|claim| claim.requests.len()).sum();
-        let (found, done) =
+        let (found, background_outcome) =
             tokio::join!(self.claim_messages(messages), self.check_background_work(waiters));
-        let (mut found, mut done) = (found?.into_iter(), Some(done));
+        let (mut found, mut background_outcome) = (found?.into_iter(), Some(background_outcome));
         let nothing = || ClaimOutcome::new(Vec::new(), None);
         let each = is_background.into_iter().map(|background| {
-            if background { done.take() } else { found.next() }.unwrap_or_else(nothing)
+            if background { background_outcome.take() } else { found.next() }
+                .unwrap_or_else(nothing)
         });
         Ok(each.collect())
     }
@@ -222,8 +224,8 @@ impl Api for QueueApi {
     }
 }
 
-/// Groups the waiters of a line in order of arrival by their subscription, so that one with an
-/// invalid subscription is refused alone.
+/// Splits the waiters of a line, in order of arrival, into runs with the same subscription, so that
+/// an invalid subscription is refused without refusing the others.
 fn line_claims(claim: Claim<QueueLine, PopRequest>) -> Vec<LineClaim> {
     let mut lines: Vec<LineClaim> = Vec::with_capacity(1);
     for PopRequest { request, subscription } in claim.requests {

@@ -60,8 +60,8 @@ impl Ballast {
         if let Err(error) = &created {
             tracing::warn!(
                 path = %self.path.display(), error = error_chain(&error),
-                "no disk space for the ballast file, which keeps space for acks when the disk is \
-                 full: free space"
+                "too little disk space for the ballast file, which reserves space for acks when the \
+                 disk is full: free some disk space"
             );
             self.remove();
         }
@@ -81,7 +81,7 @@ impl Ballast {
             tracing::error!(
                 path = %self.path.display(),
                 "the disk is full: removed the ballast file, so that messages can be acked; free \
-                 space"
+                 some disk space"
             );
             *self.tried.lock() = Some(Instant::now());
         }

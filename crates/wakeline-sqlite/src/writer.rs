@@ -254,7 +254,7 @@ impl WriterLoop {
             tracing::error!(
                 error = error_chain(&error),
                 "the disk is full: the write-ahead log could not be moved into the database; free \
-                 space"
+                 some disk space"
             );
         }
     }

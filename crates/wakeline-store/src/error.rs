@@ -43,7 +43,7 @@ pub enum StoreError {
     /// The disk or the database is full. Nothing was written. Reading and settling still work.
     #[error(
         "the store call {operation:?} failed, and nothing was written: the disk or the database is \
-         full; free space, or pop and ack messages, which still work"
+         full; free some disk space, or pop and ack messages, which still work"
     )]
     Full {
         /// The operation that failed.
@@ -180,7 +180,7 @@ mod tests {
                 StoreError::Transient { .. } => ("push failed", "try again"),
                 StoreError::Unavailable { .. } => ("push failed", "the driver's words"),
                 StoreError::Invalid { .. } => ("delayMs", "must not be negative"),
-                StoreError::Full { .. } => ("push failed", "free space"),
+                StoreError::Full { .. } => ("push failed", "free some disk space"),
                 StoreError::NoKeys { .. } => ("push needs", "set WAKELINE_ENCRYPTION_KEYS"),
                 StoreError::Maintenance { .. } => ("push is refused", "try again after"),
                 StoreError::Corrupt { .. } => ("queue 7 is corrupt", "restore it from a backup"),

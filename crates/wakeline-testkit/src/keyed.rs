@@ -1,4 +1,5 @@
-//! The rules of encrypted queues, for every store that writes to a disk.
+//! The rules of encrypted queues, for every store that writes to a disk. A keyed node is one that
+//! has encryption keys.
 //!
 //! # Where it sits
 //! A store's tests call `wakeline_testkit::keyed_suite!(fixture)`. A fixture opens several nodes
@@ -197,8 +198,8 @@ pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderT
     keyed.close().await;
 }
 
-/// A node without keys can change other options of an encrypted queue, but it can neither enable
-/// encryption nor enable it again.
+/// A node without keys can change the other options of an encrypted queue and disable its
+/// encryption, but cannot enable it.
 pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTest) {
     let (keyless, keyed) = (node(under, &[]).await, node(under, &["a"]).await);
     configure(&*keyed, true).await.expect("configured");
@@ -220,8 +221,8 @@ pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTes
     keyed.close().await;
 }
 
-/// Once a queue is encrypted, no node stores unencrypted payloads, whatever it knew of the queue
-/// before. After encryption is disabled, new messages are plain and old ones can still be read.
+/// Once a queue is encrypted, no node stores unencrypted payloads, even if it has cached the queue's
+/// old options. After encryption is disabled, new messages are plain and old ones can still be read.
 pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderTest) {
     let (one, other) = (node(under, &["a"]).await, node(under, &["a"]).await);
     other.push(vec![secret("plain")]).await.expect("pushed");
@@ -239,8 +240,8 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
     other.close().await;
 }
 
-/// After re-encryption the old key is not needed: for messages, in steps of any number, for
-/// scheduled messages, for dead letters and for traces.
+/// After re-encryption the old key is no longer needed for messages, scheduled messages, dead letters
+/// and traces, even if there are so many messages that several steps are necessary.
 pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;
@@ -261,14 +262,14 @@ pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnder
     old.close().await;
 
     let both = node(under, &["b", "a"]).await;
-    let (mut reencrypted, mut changing) = (0, 0);
+    let (mut reencrypted, mut steps_with_changes) = (0, 0);
     for kind in EncryptedKind::ALL {
         let mut after = None;
         loop {
             let action =
                 AuditAction { actor: "tester".into(), action: "rekey", ..AuditAction::default() };
             let step = action.during(both.rekey(kind, after)).await.expect("a step");
-            changing += usize::from(step.reencrypted > 0);
+            steps_with_changes += usize::from(step.reencrypted > 0);
             assert_eq!(step.failed, Vec::<String>::new());
             reencrypted += step.reencrypted;
             after = step.next;
@@ -281,7 +282,7 @@ pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnder
     assert_eq!(both.rekey(EncryptedKind::Messages, None).await.expect("a step").reencrypted, 0);
     let filter = AuditFilter { action: Some("rekey".into()), limit: 100, ..AuditFilter::default() };
     let entries = both.audit(filter).await.expect("listed");
-    assert_eq!(entries.len(), changing, "one for each step that changed something");
+    assert_eq!(entries.len(), steps_with_changes, "one for each step that changed something");
     both.close().await;
 
     let new = node(under, &["b"]).await;
@@ -300,16 +301,16 @@ pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnder
     new.close().await;
 }
 
-/// A node with the wrong key does not deliver such a payload and counts no attempt; it reports what
-/// it could not re-encrypt.
+/// A node with the wrong key does not deliver a message that it cannot decrypt, and counts no attempt
+/// for it. A re-encryption reports the messages that it could not decrypt.
 pub async fn a_payload_that_cannot_be_opened_is_not_lost(under: &dyn KeyedUnderTest) {
     let right = node(under, &["a"]).await;
     configure(&*right, true).await.expect("configured");
     right.push(vec![secret("1")]).await.expect("pushed");
     let wrong = node(under, &["c"]).await;
     let claim = ClaimSpec::queue(&queue()).line_claim(1);
-    let met = wrong.claim(vec![claim]).await;
-    let is_served = met.is_ok_and(|lines| lines[0].results[0].is_some());
+    let claimed = wrong.claim(vec![claim]).await;
+    let is_served = claimed.is_ok_and(|lines| lines[0].results[0].is_some());
     assert!(!is_served, "it cannot be read");
     let step = wrong.rekey(EncryptedKind::Messages, None).await.expect("a step");
     assert_eq!((step.reencrypted, step.failed.len()), (0, 1));

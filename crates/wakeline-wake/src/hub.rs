@@ -346,7 +346,7 @@ impl<F: Api> HubInner<F> {
                     tracing::debug!(
                         api = self.label,
                         ?after,
-                        "the time for which this node was degraded"
+                        "this node was degraded for this time"
                     );
                 }
             }

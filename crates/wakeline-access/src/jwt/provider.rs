@@ -15,10 +15,11 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Installs it as the provider of this process.
+/// Installs [`PROVIDER`] as the cryptography provider of this process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
-    // A program that embeds this may have installed its own provider, which verifies the same.
+    // A program that embeds this crate may have installed its own provider. That one is kept,
+    // because it can verify the same tokens.
     ONCE.call_once(|| {
         let _ = PROVIDER.install_default();
     });
@@ -50,23 +51,23 @@ impl JwtVerifier for RingVerifier {
 }
 
 impl Verifier<Vec<u8>> for RingVerifier {
-    fn verify(&self, message: &[u8], given: &Vec<u8>) -> Result<(), signature::Error> {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
         let verified = match (self.algorithm, self.key.kind()) {
             (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) => {
-                hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), message, given)
+                hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), message, signature)
             }
             (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
                 let key = signing::RsaPublicKeyComponents { n, e };
-                key.verify(&signing::RSA_PKCS1_2048_8192_SHA256, message, given)
+                key.verify(&signing::RSA_PKCS1_2048_8192_SHA256, message, signature)
             }
             (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => {
-                public(&signing::RSA_PKCS1_2048_8192_SHA256, der, message, given)
+                verify_with_public_key(&signing::RSA_PKCS1_2048_8192_SHA256, der, message, signature)
             }
             (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
-                public(&signing::ECDSA_P256_SHA256_FIXED, point, message, given)
+                verify_with_public_key(&signing::ECDSA_P256_SHA256_FIXED, point, message, signature)
             }
             (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => {
-                public(&signing::ED25519, point, message, given)
+                verify_with_public_key(&signing::ED25519, point, message, signature)
             }
             _ => Err(ring::error::Unspecified),
         };
@@ -74,11 +75,11 @@ impl Verifier<Vec<u8>> for RingVerifier {
     }
 }
 
-fn public(
+fn verify_with_public_key(
     algorithm: &'static dyn signing::VerificationAlgorithm,
     key: &[u8],
     message: &[u8],
-    given: &[u8],
+    signature: &[u8],
 ) -> Result<(), ring::error::Unspecified> {
-    signing::UnparsedPublicKey::new(algorithm, key).verify(message, given)
+    signing::UnparsedPublicKey::new(algorithm, key).verify(message, signature)
 }

@@ -33,16 +33,16 @@ use crate::print_error;
 /// Subcommands of `wakeline bench`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure idle claims, claims per message and pick-up latency of each way of waiting
+    /// Measure idle claims, claims per message and pick-up latency of each wake mode
     ///
     /// The table also has the processor time of this process while idle, in milliseconds per second
     /// and node (CPU MS/S), and, if PostgreSQL has the extension pg_stat_statements, the number of
     /// statements while idle (STMT/S) and per message (STMTS).
     ///
-    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints beside
-    /// the results what the published designs of these ways predict (docs/reference/designs.md).
-    /// That takes about three minutes, with `--dispatchers 4,8` about six, and with `--nodes 1`
-    /// about one.
+    /// Measures ten ways of waiting (wake modes with different settings) for each number of nodes
+    /// and of dispatchers (waiting consumers), and prints beside the results what the published
+    /// designs of these ways predict (docs/reference/designs.md). That takes about three minutes,
+    /// with `--dispatchers 4,8` about six, and with `--nodes 1` about one.
     ///
     /// Works in a temporary schema on the PostgreSQL server of --store (the role must be able to
     /// create schemas), or in a temporary folder beside the SQLite file, and removes it at the end.
@@ -57,11 +57,11 @@ pub(crate) struct WakeArgs {
     /// Only ways of this mode: fused, compete, broadcast or poll; can be repeated [default: all]
     #[arg(long = "mode", value_name = "MODE")]
     modes: Vec<WakeMode>,
-    /// Numbers of waiting nodes, as a list; each node uses up to six connections to PostgreSQL
+    /// Numbers of nodes to measure with, like 1,3,10; each node uses up to six connections to PostgreSQL
     #[arg(long, value_delimiter = ',', default_value = "1,3,10", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     nodes: Vec<u32>,
-    /// Numbers of dispatchers per node, as a list; each dispatcher waits on two queues
+    /// Numbers of dispatchers per node to measure with, like 4,8; each waits on two queues
     #[arg(long, value_delimiter = ',', default_value = "4", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     dispatchers: Vec<u32>,

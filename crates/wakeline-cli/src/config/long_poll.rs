@@ -17,20 +17,20 @@ pub(super) struct LongPollArgs {
     /// Time between two safety sweeps, which find work whose notification was lost [default: 60000]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
     fallback_poll_interval_ms: Option<u64>,
-    /// Maximum time between two safety sweeps: the time grows while they find nothing; 0: it does
-    /// not grow [default: 0]
+    /// Maximum time between two safety sweeps. The time between them increases up to this maximum
+    /// while they find nothing; 0: it does not increase [default: 0]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MAX_MS", value_name = "MS")]
     fallback_poll_interval_max_ms: Option<u64>,
-    /// Time after which a longer wait is renewed inside the server, which the client does not
-    /// notice [default: 30000]
+    /// Maximum time of one wait inside the server. A pop with a longer timeout waits several times
+    /// in a row; its client receives one response [default: 30000]
     #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
     max_wait_time_ms: Option<u64>,
-    /// Delay added to every timer of a waiting pop, for comparison with systems that have one
-    /// [default: 0]
+    /// Delay added to every timer of a waiting pop, to compare the server with systems that add such
+    /// a delay [default: 0]
     #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
     timer_grace_period_ms: Option<u64>,
-    /// Minimum time for which a node polls that does not receive notifications reliably (a degraded
-    /// node) [default: 60000]
+    /// Minimum time for which a degraded node polls. A node is degraded if it does not receive
+    /// notifications reliably [default: 60000]
     #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
     aggressive_poll_duration_ms: Option<u64>,
     /// Number of empty claims in a row, without errors, after which a degraded node stops polling

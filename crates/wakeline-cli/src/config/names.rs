@@ -47,7 +47,7 @@ pub(crate) fn check_environment(
             None => "`wakeline serve --help` lists them".to_owned(),
         };
         let text =
-            format!("there is no setting {name}, although it is set in the environment: {hint}");
+            format!("the environment variable {name} is set, but is not a setting: {hint}");
         return Err(UsageError(text));
     }
     Ok(())

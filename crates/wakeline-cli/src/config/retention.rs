@@ -1,4 +1,4 @@
-//! How long completed orchestrations and webhook messages are kept: `[retention]` in the file.
+//! How long ended orchestration instances and webhook messages are kept: `[retention]` in the file.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ const WEBHOOKS_DAYS: u64 = 90;
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionArgs {
-    /// Number of days to keep ended orchestration instances; 0: indefinitely [default: 30]
+    /// Number of days for which ended orchestration instances are kept; 0: indefinitely
+    /// [default: 30]
     #[arg(
         id = "retention_instances_days",
         long = "retention-instances-days",
@@ -23,8 +24,8 @@ pub(super) struct RetentionArgs {
         value_name = "DAYS"
     )]
     pub(super) instances_days: Option<u64>,
-    /// Number of days for which webhook messages are kept with their deliveries and attempts. They
-    /// are kept at least as long as their payload; 0: indefinitely [default: 90]
+    /// Number of days for which webhook messages are kept with their deliveries and attempts; 0:
+    /// indefinitely. Messages are kept at least as long as their payload [default: 90]
     #[arg(
         id = "retention_webhooks_days",
         long = "retention-webhooks-days",
@@ -35,8 +36,8 @@ pub(super) struct RetentionArgs {
 }
 
 /// Converts days to a duration. 0 days means that nothing is removed, which is `None`.
-pub(super) fn kept(days: Option<u64>, preset: u64) -> Option<Duration> {
-    let days = days.unwrap_or(preset);
+pub(super) fn kept(days: Option<u64>, default: u64) -> Option<Duration> {
+    let days = days.unwrap_or(default);
     (days > 0).then(|| Duration::from_secs(days.saturating_mul(DAY)))
 }
 
@@ -56,17 +57,14 @@ mod tests {
 
     #[test]
     fn flags_take_precedence_over_the_file_and_zero_keeps_all() {
-        let (none, preset) = (RetentionArgs::default(), RetentionArgs::default().resolve(&none()));
-        assert_eq!(preset.instances, Some(Duration::from_secs(30 * DAY)));
-        assert_eq!(preset.webhooks, Some(Duration::from_secs(90 * DAY)));
+        let unset = RetentionArgs::default();
+        let defaults = unset.resolve(&unset);
+        assert_eq!(defaults.instances, Some(Duration::from_secs(30 * DAY)));
+        assert_eq!(defaults.webhooks, Some(Duration::from_secs(90 * DAY)));
         let file = RetentionArgs { instances_days: Some(7), webhooks_days: Some(0) };
-        assert_eq!(none.resolve(&file).instances, Some(Duration::from_secs(7 * DAY)));
-        assert_eq!(none.resolve(&file).webhooks, None);
+        assert_eq!(unset.resolve(&file).instances, Some(Duration::from_secs(7 * DAY)));
+        assert_eq!(unset.resolve(&file).webhooks, None);
         let flag = RetentionArgs { instances_days: Some(1), webhooks_days: None };
         assert_eq!(flag.resolve(&file).instances, Some(Duration::from_secs(DAY)));
-    }
-
-    fn none() -> RetentionArgs {
-        RetentionArgs::default()
     }
 }

@@ -11,7 +11,7 @@ use super::{UsageError, file};
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreArgs {
-    /// sqlite:PATH or postgres://USER@HOST/DATABASE [default: sqlite:wakeline.db]
+    /// URL of the store: sqlite:PATH or postgres://USER@HOST/DATABASE [default: sqlite:wakeline.db]
     #[arg(long, env = "WAKELINE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
     /// PostgreSQL schema of the store [default: wakeline]

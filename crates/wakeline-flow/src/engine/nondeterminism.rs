@@ -27,8 +27,8 @@ pub enum Nondeterminism {
     },
     /// A function passed to `ctx.call` does not identify one activity.
     #[error(
-        "the code calls at {at} the function {function}; the instance continues when a runtime \
-         with such a registry starts, or when it is resumed"
+        "at {at}, the code calls the function {function}; the instance continues when a runtime \
+         starts whose registry identifies it, or when the instance is resumed"
     )]
     Function {
         /// The function, and why it does not identify an activity.

@@ -103,7 +103,10 @@ impl TurnRunner {
             }
             Ok(TurnPlan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
             Ok(TurnPlan::Leave(reason)) => {
-                tracing::warn!(%instance, reason, "another process must handle an ended instance");
+                tracing::warn!(
+                    %instance, reason,
+                    "this process cannot run a turn of an ended instance: another process must run it"
+                );
                 self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
             }
             Ok(TurnPlan::Later(delay)) => {

@@ -88,7 +88,7 @@ async fn visible(
     let end = u64::from(page.offset) + u64::from(page.limit);
     if end > UNNAMED_MAX {
         return Err(ApiError::invalid(format!(
-            "offset and limit must be at most {UNNAMED_MAX} together; name a queue to see more"
+            "the sum of offset and limit must be at most {UNNAMED_MAX}; name a queue to see more"
         )));
     }
     let first = Page { limit: end as u32, offset: 0 };

@@ -18,7 +18,7 @@ const MICROS_PER_SECOND: f64 = 1_000_000.0;
 #[serde(rename_all = "camelCase")]
 #[schema(as = NodeStep)]
 struct NodeDataPoint {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     bucket: String,
     /// The processor time that the node used, in seconds.
     cpu_seconds: f64,
@@ -51,7 +51,7 @@ pub(crate) struct SystemAnswer {
     point_count: usize,
     /// The time range of the statistics.
     time_range: TimeRange,
-    /// The length of a data point in minutes.
+    /// The length of a data point's interval in minutes.
     bucket_minutes: u32,
 }
 

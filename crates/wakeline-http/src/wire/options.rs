@@ -17,7 +17,8 @@ use crate::error::ApiError;
 pub(crate) struct OptionsBody {
     /// Length of a lease in seconds (default 300).
     lease_time: Option<u32>,
-    /// Number of failures after which the next one makes a message a dead letter (default 3).
+    /// Maximum number of retries of a message. If the last one fails as well, the message becomes a
+    /// dead letter (default 3).
     retry_limit: Option<u32>,
     /// Delay of the first retry in milliseconds (default 1000).
     retry_delay: Option<u64>,
@@ -44,11 +45,11 @@ pub(crate) struct OptionsBody {
     fencing: Option<Fencing>,
     /// Seconds for which a repeated transaction id is recognised as a duplicate (default 3600).
     dedup_window_seconds: Option<u32>,
-    /// Maximum percentage by which the delay of a retry is shortened, depending on the message and
-    /// the attempt (default 20).
+    /// Maximum percentage by which the delay of a retry is shortened. The actual percentage differs
+    /// between messages and between attempts (default 20).
     retry_jitter_percent: Option<u32>,
-    /// Maximum number of messages that the group furthest behind has not settled yet (default 0: no
-    /// limit).
+    /// Maximum number of unsettled messages in the queue, counted for the group that has the most of
+    /// them (default 0: no limit).
     max_size: Option<u64>,
     /// The same for each partition (default 0: no limit).
     max_partition_size: Option<u64>,
@@ -62,22 +63,22 @@ pub(crate) struct OptionsBody {
     retention_enabled: Option<bool>,
     /// Store payloads encrypted (default false).
     encryption_enabled: Option<bool>,
-    /// Seconds after which a message that waits for a group is evicted for the group (default 0:
-    /// never).
+    /// Seconds for which a message can be available to a group before it is evicted for that group
+    /// (default 0: never).
     max_wait_time_seconds: Option<u32>,
     /// Number of lanes over which pushes without a partition, or to `Default`, are distributed
     /// (default 0: none).
     lanes: Option<u32>,
     /// Messages need no order (default false). Pushes without a partition are distributed over
-    /// `lanes` lanes, or over 16 if `lanes` is not given, so that as many consumers can work at the
-    /// same time.
+    /// `lanes` lanes, or over 16 if `lanes` is not given, so that one consumer per lane can work at
+    /// the same time.
     unordered: Option<bool>,
     /// Seconds for which the results of deliveries are recorded (default 86400; 0: not recorded).
     ledger_retention_seconds: Option<u32>,
     /// Seconds without a poll after which a group is idle (default 2419200, four weeks; at least
-    /// 600; 0: never). An idle group does not count in the queue's capacity and does not keep
-    /// completed messages from being removed. A group that has never settled a message is idle
-    /// after a quarter of this time.
+    /// 600; 0: never). The limits `maxSize` and `maxPartitionSize` ignore an idle group, and it does
+    /// not keep completed messages from being removed. A group that has never settled a message is
+    /// idle after a quarter of this time.
     group_idle_seconds: Option<u32>,
     /// Priorities of partitions in pops over several partitions; higher is first (default 0).
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
@@ -99,7 +100,7 @@ const LEN_MAX: u64 = 1 << 53;
 /// The maximum number of lanes. Each lane is a partition.
 const LANES_MAX: u32 = 1024;
 
-/// The number of lanes of an `unordered` queue that does not name it.
+/// The number of lanes of an `unordered` queue for which `lanes` is not given.
 const LANES_UNORDERED: u32 = 16;
 
 /// The maximum number of partitions with their own priority.
@@ -222,7 +223,7 @@ pub fn parse_options(options: Map<String, Value>) -> Result<OptionsPatch, String
     if let Some(name) = options.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(match nearest(name, known.iter().copied()) {
             Some(near) => format!("unknown option {name}: did you mean {near}?"),
-            None => format!("unknown option {name}; there are {}", known.join(", ")),
+            None => format!("unknown option {name}; the options are {}", known.join(", ")),
         });
     }
     let read = serde_path_to_error::deserialize::<_, OptionsBody>(Value::Object(options));

@@ -53,7 +53,7 @@ pub(super) fn avg_lag(counts: &QueueStats) -> Option<f64> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ThroughputPoint {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     timestamp: String,
     /// The number of pushed messages.
     ingested: i64,
@@ -101,7 +101,7 @@ pub(crate) fn throughput(range: &StatsRange, points: &[QueuePoint]) -> Vec<Throu
 /// The messages of one data point.
 #[derive(Serialize, ToSchema)]
 struct DataPoint {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     timestamp: String,
     /// The number of pushed messages.
     messages: i64,
@@ -121,7 +121,7 @@ pub(crate) struct AnalyticsAnswer {
     to: String,
     /// The requested interval.
     interval: String,
-    /// The length of a data point in minutes.
+    /// The length of a data point's interval in minutes.
     bucket_minutes: u32,
     /// The data points.
     data_points: Vec<DataPoint>,
@@ -149,7 +149,7 @@ impl AnalyticsAnswer {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueOps {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     bucket: String,
     /// The queue; null for operations that belong to no queue, such as refused settlements.
     queue_name: Option<String>,
@@ -203,7 +203,7 @@ pub(crate) struct QueueSeriesAnswer<T> {
     series: Vec<T>,
     /// The time range of the statistics.
     time_range: TimeRange,
-    /// The length of a data point in minutes.
+    /// The length of a data point's interval in minutes.
     bucket_minutes: u32,
     /// The number of data points.
     point_count: usize,
@@ -263,7 +263,7 @@ impl QueueOps {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueLag {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     bucket: String,
     /// The name of the queue.
     queue_name: Option<String>,
@@ -292,7 +292,7 @@ impl From<&QueuePoint> for QueueLag {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueParked {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     bucket: String,
     /// The name of the queue.
     queue_name: Option<String>,
@@ -342,7 +342,7 @@ impl Removals {
 /// The messages that left queues because of limits in one data point.
 #[derive(Serialize, ToSchema)]
 struct RemovalPoint {
-    /// The start of the data point.
+    /// The start of the data point's interval.
     bucket: String,
     #[serde(flatten)]
     removals: Removals,
@@ -358,7 +358,7 @@ pub(crate) struct RetentionAnswer {
     totals: Removals,
     /// The time range of the statistics.
     time_range: TimeRange,
-    /// The length of a data point in minutes.
+    /// The length of a data point's interval in minutes.
     bucket_minutes: u32,
 }
 

@@ -130,7 +130,7 @@ pub(crate) struct ErrorsAnswer {
 pub(crate) struct StatusAnswer {
     /// The time range of the statistics.
     pub(crate) time_range: TimeRange,
-    /// The length of a data point in minutes.
+    /// The length of a data point's interval in minutes.
     pub(crate) bucket_minutes: u32,
     /// The number of data points.
     pub(crate) point_count: usize,

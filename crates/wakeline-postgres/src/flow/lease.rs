@@ -1,4 +1,5 @@
-//! Renews and abandons leases, keeps sessions, stores activities outside of turns, and sweeps.
+//! Renews and abandons leases, renews and removes sessions, stores activities outside of turns, and
+//! reads the times for safety sweeps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(super) struct RenewForm {
     pub(super) span: Duration,
 }
 
-/// A line of a sweep.
+/// A line that a sweep checks, as the SQL function reads it.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum SweepLine<'a> {
@@ -94,7 +95,7 @@ impl FlowCore {
         Ok(commands.iter().map(answer).collect())
     }
 
-    /// Releases a leased turn or activity.
+    /// Releases a leased turn or activity. With `uncounted` the attempt does not count.
     pub(super) async fn abandon(
         &self,
         token: FlowToken,
@@ -124,7 +125,9 @@ impl FlowCore {
         Ok((AbandonOutcome::Abandoned, changes))
     }
 
-    /// Renews the sessions of some owners, or removes old sessions.
+    /// Extends the sessions of the owners to `span` from now, or ends them if `span` is zero. Without
+    /// owners, removes expired sessions instead. Sessions that were idle for longer than `idle` are
+    /// not extended. Returns the number of sessions that were changed.
     pub(super) async fn keep_sessions(
         &self,
         owners: Vec<OwnerId>,
@@ -135,9 +138,10 @@ impl FlowCore {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&owners, &micros(span), &micros(idle)];
         let rows = self.general(KEEP, &self.sql.sessions_keep, params).await?;
-        let Some((first, open)) = rows.split_first() else { return Ok(0) };
-        let mut changes = Vec::with_capacity(open.len());
-        for row in open {
+        // The first row contains the count; each other row is an activity that became available.
+        let Some((first, available)) = rows.split_first() else { return Ok(0) };
+        let mut changes = Vec::with_capacity(available.len());
+        for row in available {
             let what = FlowChangeKind::Work(route(&mut Columns::from(KEEP, row, 1))?);
             changes.push(FlowChange::now(what));
         }

@@ -1,4 +1,5 @@
-//! Rules of deleting instances with their descendants.
+//! Rules of deleting instances with their descendants. The numbers are those
+//! of the section "Interventions" of `docs/reference/flow.md`.
 
 use wakeline_store::flow::{
     AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceFilter, KvChange, NewInstance,
@@ -35,7 +36,7 @@ fn matching(limit: u32) -> InstanceFilter {
     InstanceFilter { limit, ..InstanceFilter::default() }
 }
 
-/// Rule 4: everything that belongs to an instance is deleted with it.
+/// Rule 5: everything that belongs to an instance is deleted with it.
 pub async fn a_deleted_instance_leaves_nothing(bench: &FlowBench) {
     bench.running("a").await;
     let kv = vec![KvChange::Set(kv_key("k"), "v".into())];
@@ -61,10 +62,10 @@ pub async fn a_deleted_instance_leaves_nothing(bench: &FlowBench) {
     assert!(bench.kv("a").await.is_empty());
     assert_eq!(bench.no_turn().await, None);
     assert_eq!(bench.no_work(&Worker::plain()).await, None);
-    assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default(), "twice is nothing");
+    assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default(), "already deleted");
 }
 
-/// Rule 4: a running instance is deleted only by force.
+/// Rule 5: a running instance is deleted only by force.
 pub async fn a_running_instance_is_deleted_only_by_force(bench: &FlowBench) {
     bench.running("a").await;
     bench.completed("b").await;
@@ -77,7 +78,7 @@ pub async fn a_running_instance_is_deleted_only_by_force(bench: &FlowBench) {
     assert!(bench.are_missing(&["a", "b"]).await);
 }
 
-/// Rule 4: all descendants are deleted too.
+/// Rule 5: all descendants are deleted too.
 pub async fn deleting_an_instance_deletes_its_descendants(bench: &FlowBench) {
     bench.running("root").await;
     for (child, parent) in [("child", "root"), ("grandchild", "child"), ("second", "root")] {
@@ -86,7 +87,7 @@ pub async fn deleting_an_instance_deletes_its_descendants(bench: &FlowBench) {
     bench.completed("other").await;
     bench.end_all(&["child", "second", "root"]).await;
     let report = bench.delete(&["root"], false).await;
-    assert_eq!(report.running, [id("grandchild")], "one below has not ended");
+    assert_eq!(report.running, [id("grandchild")], "a descendant has not ended");
     assert_eq!(report.instances, 0);
     bench.end_all(&["grandchild"]).await;
     let report = bench.delete(&["root"], false).await;
@@ -95,7 +96,7 @@ pub async fn deleting_an_instance_deletes_its_descendants(bench: &FlowBench) {
     assert_ne!(bench.watched("other").await, Watched::Missing);
 }
 
-/// Rule 4: a child is not deleted while its parent exists.
+/// Rule 5: a child is not deleted while its parent exists.
 pub async fn a_child_is_not_deleted_without_its_parent(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -105,10 +106,10 @@ pub async fn a_child_is_not_deleted_without_its_parent(bench: &FlowBench) {
     assert_eq!((report.instances, report.orphans), (0, vec![id("child")]));
     assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree").len(), 3);
     let report = bench.delete(&["child", "root"], false).await;
-    assert_eq!((report.instances, report.orphans), (3, vec![]), "with it, it is");
+    assert_eq!((report.instances, report.orphans), (3, vec![]), "deleted with its parent");
 }
 
-/// Rule 4: by force it is deleted whatever the state of its parent is.
+/// Rule 5: by force a child is deleted whatever the state of its parent is.
 pub async fn a_child_is_deleted_by_force(bench: &FlowBench) {
     bench.running("root").await;
     bench.child("child", "root").await;
@@ -117,7 +118,7 @@ pub async fn a_child_is_deleted_by_force(bench: &FlowBench) {
     assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree"), [id("root")]);
 }
 
-/// Rule 4: leases of a deleted instance are stale, also for a new one with the same id.
+/// Rule 5: leases of a deleted instance are stale, even if a new instance has the same id.
 pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowBench) {
     bench.running("a").await;
     bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
@@ -126,7 +127,7 @@ pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowB
     let old_turn = bench.turn().await;
     bench.delete(&["a"], true).await;
     bench.stale(step(&old_turn)).await;
-    assert_eq!(bench.watched("a").await, Watched::Missing, "nothing is made again by it");
+    assert_eq!(bench.watched("a").await, Watched::Missing, "a stale commit does not create it again");
     bench.running("a").await;
     bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
     let new_work = bench.work(&Worker::plain()).await;
@@ -201,10 +202,10 @@ pub async fn matching_is_by_name_time_and_number(bench: &FlowBench) {
     }
     let ended = bench.detail("c").await.ended_at;
     let filter = InstanceFilter { ended_before: ended, ..matching(1) };
-    assert_eq!(bench.delete_where(filter.clone()).await.instances, 1, "at most so many");
+    assert_eq!(bench.delete_where(filter.clone()).await.instances, 1, "at most the limit");
     let named = InstanceFilter { instances: Some(vec![id("c"), id("none")]), ..matching(100) };
     let before = InstanceFilter { ended_before: ended, ..named.clone() };
-    assert_eq!(bench.delete_where(before).await.instances, 0, "both must fit");
+    assert_eq!(bench.delete_where(before).await.instances, 0, "both conditions must match");
     let filter = InstanceFilter { limit: 100, ..filter };
     assert_eq!(bench.delete_where(filter).await.instances, 1);
     assert!(bench.are_missing(&["a", "b"]).await);
@@ -212,7 +213,7 @@ pub async fn matching_is_by_name_time_and_number(bench: &FlowBench) {
     assert!(bench.are_missing(&["c"]).await);
     bench.detail("d").await;
     let none = InstanceFilter { instances: Some(Vec::new()), ..matching(100) };
-    assert_eq!(bench.delete_where(none).await.instances, 0, "of none, none");
+    assert_eq!(bench.delete_where(none).await.instances, 0, "an empty list matches nothing");
 }
 
 /// A bulk deletion does not treat a child as a root.
@@ -225,7 +226,7 @@ pub async fn matching_passes_over_children(bench: &FlowBench) {
     bench.detail("child").await;
 }
 
-/// Families and mailboxes can be larger than what one transaction removes.
+/// An instance can have more descendants and messages than one transaction removes.
 pub async fn a_large_family_is_deleted_to_the_last_row(bench: &FlowBench) {
     bench.completed("other").await;
     bench.running("root").await;
@@ -320,7 +321,8 @@ pub async fn early_messages_are_deleted_by_force(bench: &FlowBench) {
     assert_eq!(texts(&bench.turn().await), ["start"]);
 }
 
-/// Otherwise the child would begin for a parent that is gone. Without force it keeps its parent.
+/// Otherwise a child could start after its parent was deleted. Without force, a pending child
+/// prevents the deletion of its parent.
 pub async fn pending_children_are_deleted_with_their_parent(bench: &FlowBench) {
     bench.completed("over").await;
     bench.send(vec![super::child_start("left", "over")]).await;

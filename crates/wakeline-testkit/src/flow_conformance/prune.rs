@@ -33,7 +33,7 @@ fn keep(keep_last: u32) -> PruneOptions {
     PruneOptions { keep_last: Some(keep_last), ..PruneOptions::default() }
 }
 
-/// Rule 5: the given number of newest executions stays.
+/// Rule 6: the given number of newest executions stays.
 pub async fn the_newest_executions_stay(bench: &FlowBench) {
     with_executions(bench, "a").await;
     let report = bench.prune(Some(&["a"]), keep(3)).await;
@@ -47,7 +47,7 @@ pub async fn the_newest_executions_stay(bench: &FlowBench) {
     assert_eq!((page.execution, page.batches.len()), (0, 0), "its history is gone");
 }
 
-/// Rule 5: the current execution always stays.
+/// Rule 6: the current execution always stays.
 pub async fn the_current_execution_always_stays(bench: &FlowBench) {
     with_executions(bench, "a").await;
     bench.turned("a", finish).await;
@@ -59,14 +59,14 @@ pub async fn the_current_execution_always_stays(bench: &FlowBench) {
     assert_eq!((page.execution, page.batches.len()), (4, 2));
 }
 
-/// Rule 5: without options, all executions but the current one are removed.
+/// Rule 6: without options, all executions but the current one are removed.
 pub async fn without_options_all_but_the_current_go(bench: &FlowBench) {
     with_executions(bench, "a").await;
     assert_eq!(bench.prune(None, PruneOptions::default()).await.executions, 3);
     assert_eq!(bench.numbers("a").await, [4]);
 }
 
-/// Rule 5: only executions that ended before the given time are removed; both conditions must hold.
+/// Rule 6: only executions that ended before the given time are removed; both conditions must hold.
 pub async fn only_executions_that_ended_before_go(bench: &FlowBench) {
     with_executions(bench, "a").await;
     let executions = bench.flow.executions(&id("a")).await.expect("executions are read");
@@ -78,7 +78,7 @@ pub async fn only_executions_that_ended_before_go(bench: &FlowBench) {
     assert_eq!(bench.numbers("a").await, [2, 3, 4], "at that moment is not before");
 }
 
-/// Rule 5: values stay.
+/// Rule 6: values stay.
 pub async fn pruning_keeps_the_values(bench: &FlowBench) {
     with_executions(bench, "a").await;
     let before = bench.kv("a").await;

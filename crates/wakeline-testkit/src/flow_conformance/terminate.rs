@@ -24,7 +24,7 @@ impl FlowBench {
     }
 }
 
-/// Rule 3: a terminated instance has ended, with the given output.
+/// Rule 4: a terminated instance has ended, with the given output.
 pub async fn a_terminated_instance_has_ended_with_its_output(bench: &FlowBench) {
     bench.running("parent").await;
     bench.running("a").await;
@@ -42,7 +42,7 @@ pub async fn a_terminated_instance_has_ended_with_its_output(bench: &FlowBench) 
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
 
-/// Rule 3: messages, work and the lease are removed.
+/// Rule 4: messages, work and the lease are removed.
 pub async fn terminating_removes_messages_work_and_lease(bench: &FlowBench) {
     bench.running("a").await;
     let timer = Envelope { visible: super::after(50), ..event("a", "timer") };
@@ -66,7 +66,7 @@ pub async fn terminating_removes_messages_work_and_lease(bench: &FlowBench) {
     assert_eq!((stats.messages, stats.work), (0, 0));
 }
 
-/// Rule 3: only instances that have not ended can be terminated.
+/// Rule 4: only instances that have not ended can be terminated.
 pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench) {
     bench.running("parent").await;
     bench.completed("a").await;
@@ -81,7 +81,7 @@ pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench)
     assert_eq!(texts(&bench.turn().await), ["early", "start"], "an early event is kept");
 }
 
-/// Rule 3: a pending instance is terminated like a running one.
+/// Rule 4: a pending instance is terminated like a running one.
 pub async fn terminating_a_pending_instance_notifies_others(bench: &FlowBench) {
     bench.running("parent").await;
     bench.send(vec![event("a", "early")]).await;
@@ -110,7 +110,7 @@ pub async fn terminating_a_pending_instance_notifies_others(bench: &FlowBench) {
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
 
-/// Rule 3: the command must say whether the instance is pending or running: it may have started
+/// Rule 4: the command must say whether the instance is pending or running: it may have started
 /// children since the caller read its state.
 pub async fn an_instance_in_another_state_is_not_ended(bench: &FlowBench) {
     bench.running("parent").await;
@@ -129,7 +129,7 @@ pub async fn an_instance_in_another_state_is_not_ended(bench: &FlowBench) {
     assert!(bench.terminate("a").await);
 }
 
-/// Rule 3: its own messages are removed, and the command may leave one for it.
+/// Rule 4: its own messages are removed, and the command may leave one for it.
 pub async fn a_terminated_instance_gets_what_its_end_sends_it(bench: &FlowBench) {
     bench.running("a").await;
     bench.send(vec![event("a", "before")]).await;

@@ -255,11 +255,11 @@ fn found(
     match outcome {
         UpdateOutcome::Updated(application) => Ok(application),
         UpdateOutcome::Missing => Err(no_application(named)),
-        UpdateOutcome::Taken => Err(ApiError::conflict("another application has this uid")),
+        UpdateOutcome::Taken => Err(ApiError::conflict("another application already has this uid")),
         UpdateOutcome::Stale => Err(ApiError::from(HookError::Contended)),
     }
 }
 
 fn taken(found: &Application) -> ApiError {
-    ApiError::conflict(format!("the application {} has this uid", found.id))
+    ApiError::conflict(format!("the application {} already has this uid", found.id))
 }

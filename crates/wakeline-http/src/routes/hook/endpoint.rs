@@ -100,7 +100,7 @@ pub(crate) fn created_endpoint(
     match created {
         Created::New(made) | Created::Repeated(made) => Ok(made),
         Created::Taken(found) => {
-            Err(ApiError::conflict(format!("the endpoint {} has this uid", found.id)))
+            Err(ApiError::conflict(format!("the endpoint {} already has this uid", found.id)))
         }
         Created::KeyReused => Err(key_reused()),
         Created::NoApplication => Err(no_application(application)),
@@ -243,7 +243,7 @@ fn found(named: &EndpointRef, outcome: UpdateOutcome<Endpoint>) -> Result<Endpoi
     match outcome {
         UpdateOutcome::Updated(endpoint) => Ok(endpoint),
         UpdateOutcome::Missing => Err(no_endpoint(named)),
-        UpdateOutcome::Taken => Err(ApiError::conflict("another endpoint has this uid")),
+        UpdateOutcome::Taken => Err(ApiError::conflict("another endpoint already has this uid")),
         UpdateOutcome::Stale => Err(ApiError::from(HookError::Contended)),
     }
 }

@@ -72,7 +72,7 @@ pub(crate) async fn create(
             Ok((StatusCode::CREATED, Json(EventTypeOut::new(made, true)?)).into_response())
         }
         Created::Taken(found) => {
-            Err(ApiError::conflict(format!("the event type {} exists", found.name)))
+            Err(ApiError::conflict(format!("the event type {} already exists", found.name)))
         }
         Created::KeyReused | Created::NoApplication => Err(key_reused()),
     }

@@ -90,7 +90,7 @@ fn stored(application: &ApplicationRef, outcome: EmitOutcome) -> Result<StoredMe
     match outcome {
         EmitOutcome::Stored(message, _) | EmitOutcome::Repeated(message) => Ok(message),
         EmitOutcome::Taken(found) => {
-            Err(ApiError::conflict(format!("the message {} has this eventId", found.id)))
+            Err(ApiError::conflict(format!("the message {} already has this eventId", found.id)))
         }
         EmitOutcome::KeyReused => Err(key_reused()),
         EmitOutcome::NoApplication => Err(no_application(application)),

@@ -207,7 +207,7 @@ async fn deliveries(state: &AppState, message: &StoredMessage) -> Result<Vec<Del
 async fn create_endpoint(state: &AppState, new: EndpointIn) -> Result<Endpoint, ApiError> {
     match state.hook().create_endpoint(&application(), new, None).await? {
         Created::New(made) | Created::Repeated(made) => Ok(made),
-        Created::Taken(_) => Err(ApiError::conflict("another subscription has this id")),
+        Created::Taken(_) => Err(ApiError::conflict("another subscription already has this id")),
         Created::KeyReused | Created::NoApplication => {
             Err(ApiError::unavailable("the default application was deleted at the same time"))
         }

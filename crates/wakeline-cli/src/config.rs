@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     api_key: Option<String>,
-    /// Keys for encryption at rest, as id:base64; the first one encrypts. There is no flag for them,
+    /// Keys for encryption at rest, as id:base64; the first one encrypts. They have no flag,
     /// because flags show in process lists
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]

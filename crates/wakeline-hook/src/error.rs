@@ -91,7 +91,7 @@ mod tests {
             (HookError::Encryption { what: "headers", source }, &["headers", "\"2024\"", "add it"]),
             (HookError::Contended, &["nothing was written", "try again"]),
             (HookError::TooManyWaiters { retry_after }, &["try again later", "another node"]),
-            (HookError::from(store), &["emit failed", "the driver's words"]),
+            (HookError::from(store), &["\"emit\" failed", "the driver's words"]),
         ] {
             let text = error_chain(&error);
             assert!(words.iter().all(|word| text.contains(word)), "{text:?} lacks {words:?}");

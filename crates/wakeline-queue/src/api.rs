@@ -155,8 +155,8 @@ impl Api for QueueApi {
         request.request.batch_len_max as usize
     }
 
-    /// A subscription from a time is invalid if the time lies in the future, and only the database's
-    /// clock can decide that.
+    /// A subscription from a time is invalid if the time lies in the future, and only the
+    /// database's clock can decide that.
     fn needs_check(request: &PopRequest) -> bool {
         matches!(request.subscription, Subscription::From(_))
     }

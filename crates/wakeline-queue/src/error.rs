@@ -62,7 +62,7 @@ mod tests {
             (full(None), &["queue orders is full, and nothing was stored", "try again"][..]),
             (full(partition), &["queue orders is full in partition eu", "try again"]),
             (QueueError::TooManyWaiters { retry_after }, &["try again later", "another node"]),
-            (QueueError::from(store), &["push failed", "the driver's words"]),
+            (QueueError::from(store), &["\"push\" failed", "the driver's words"]),
         ] {
             let text = error_chain(&error);
             assert!(words.iter().all(|word| text.contains(word)), "{text:?} lacks {words:?}");

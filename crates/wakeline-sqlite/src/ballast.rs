@@ -60,8 +60,8 @@ impl Ballast {
         if let Err(error) = &created {
             tracing::warn!(
                 path = %self.path.display(), error = error_chain(&error),
-                "too little disk space for the ballast file, which reserves space for acks when the \
-                 disk is full: free some disk space"
+                "too little disk space for the ballast file, which reserves space for acks when \
+                 the disk is full: free some disk space"
             );
             self.remove();
         }

@@ -221,8 +221,9 @@ pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTes
     keyed.close().await;
 }
 
-/// Once a queue is encrypted, no node stores unencrypted payloads, even if it has cached the queue's
-/// old options. After encryption is disabled, new messages are plain and old ones can still be read.
+/// Once a queue is encrypted, no node stores unencrypted payloads, even if it has cached the
+/// queue's old options. After encryption is disabled, new messages are plain and old ones can still
+/// be read.
 pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderTest) {
     let (one, other) = (node(under, &["a"]).await, node(under, &["a"]).await);
     other.push(vec![secret("plain")]).await.expect("pushed");
@@ -240,8 +241,8 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
     other.close().await;
 }
 
-/// After re-encryption the old key is no longer needed for messages, scheduled messages, dead letters
-/// and traces, even if there are so many messages that several steps are necessary.
+/// After re-encryption the old key is no longer needed for messages, scheduled messages, dead
+/// letters and traces, even if there are so many messages that several steps are necessary.
 pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;
@@ -301,8 +302,8 @@ pub async fn everything_is_reencrypted_with_the_first_key(under: &dyn KeyedUnder
     new.close().await;
 }
 
-/// A node with the wrong key does not deliver a message that it cannot decrypt, and counts no attempt
-/// for it. A re-encryption reports the messages that it could not decrypt.
+/// A node with the wrong key does not deliver a message that it cannot decrypt, and counts no
+/// attempt for it. A re-encryption reports the messages that it could not decrypt.
 pub async fn a_payload_that_cannot_be_opened_is_not_lost(under: &dyn KeyedUnderTest) {
     let right = node(under, &["a"]).await;
     configure(&*right, true).await.expect("configured");

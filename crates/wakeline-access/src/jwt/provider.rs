@@ -61,13 +61,13 @@ impl Verifier<Vec<u8>> for RingVerifier {
                 key.verify(&signing::RSA_PKCS1_2048_8192_SHA256, message, signature)
             }
             (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => {
-                verify_with_public_key(&signing::RSA_PKCS1_2048_8192_SHA256, der, message, signature)
+                verify_signature(&signing::RSA_PKCS1_2048_8192_SHA256, der, message, signature)
             }
             (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
-                verify_with_public_key(&signing::ECDSA_P256_SHA256_FIXED, point, message, signature)
+                verify_signature(&signing::ECDSA_P256_SHA256_FIXED, point, message, signature)
             }
             (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => {
-                verify_with_public_key(&signing::ED25519, point, message, signature)
+                verify_signature(&signing::ED25519, point, message, signature)
             }
             _ => Err(ring::error::Unspecified),
         };
@@ -75,7 +75,7 @@ impl Verifier<Vec<u8>> for RingVerifier {
     }
 }
 
-fn verify_with_public_key(
+fn verify_signature(
     algorithm: &'static dyn signing::VerificationAlgorithm,
     key: &[u8],
     message: &[u8],

@@ -57,7 +57,8 @@ pub(crate) struct WakeArgs {
     /// Only ways of this mode: fused, compete, broadcast or poll; can be repeated [default: all]
     #[arg(long = "mode", value_name = "MODE")]
     modes: Vec<WakeMode>,
-    /// Numbers of nodes to measure with, like 1,3,10; each node uses up to six connections to PostgreSQL
+    /// Numbers of nodes to measure with, like 1,3,10; each node uses up to six connections to
+    /// PostgreSQL
     #[arg(long, value_delimiter = ',', default_value = "1,3,10", value_name = "COUNTS",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     nodes: Vec<u32>,

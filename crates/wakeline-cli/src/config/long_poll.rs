@@ -25,8 +25,8 @@ pub(super) struct LongPollArgs {
     /// in a row; its client receives one response [default: 30000]
     #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
     max_wait_time_ms: Option<u64>,
-    /// Delay added to every timer of a waiting pop, to compare the server with systems that add such
-    /// a delay [default: 0]
+    /// Delay added to every timer of a waiting pop, to compare the server with systems that add
+    /// such a delay [default: 0]
     #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
     timer_grace_period_ms: Option<u64>,
     /// Minimum time for which a degraded node polls. A node is degraded if it does not receive

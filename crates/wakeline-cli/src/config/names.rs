@@ -46,8 +46,7 @@ pub(crate) fn check_environment(
             Some(known) => format!("did you mean {PREFIX}{known}?"),
             None => "`wakeline serve --help` lists them".to_owned(),
         };
-        let text =
-            format!("the environment variable {name} is set, but is not a setting: {hint}");
+        let text = format!("the environment variable {name} is set, but is not a setting: {hint}");
         return Err(UsageError(text));
     }
     Ok(())

@@ -105,7 +105,7 @@ impl TurnRunner {
             Ok(TurnPlan::Leave(reason)) => {
                 tracing::warn!(
                     %instance, reason,
-                    "this process cannot run a turn of an ended instance: another process must run it"
+                    "this process cannot run a turn of an ended instance: another one must run it"
                 );
                 self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
             }

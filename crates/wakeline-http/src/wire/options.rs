@@ -48,8 +48,8 @@ pub(crate) struct OptionsBody {
     /// Maximum percentage by which the delay of a retry is shortened. The actual percentage differs
     /// between messages and between attempts (default 20).
     retry_jitter_percent: Option<u32>,
-    /// Maximum number of unsettled messages in the queue, counted for the group that has the most of
-    /// them (default 0: no limit).
+    /// Maximum number of unsettled messages in the queue, counted for the group that has the most
+    /// of them (default 0: no limit).
     max_size: Option<u64>,
     /// The same for each partition (default 0: no limit).
     max_partition_size: Option<u64>,
@@ -76,9 +76,9 @@ pub(crate) struct OptionsBody {
     /// Seconds for which the results of deliveries are recorded (default 86400; 0: not recorded).
     ledger_retention_seconds: Option<u32>,
     /// Seconds without a poll after which a group is idle (default 2419200, four weeks; at least
-    /// 600; 0: never). The limits `maxSize` and `maxPartitionSize` ignore an idle group, and it does
-    /// not keep completed messages from being removed. A group that has never settled a message is
-    /// idle after a quarter of this time.
+    /// 600; 0: never). The limits `maxSize` and `maxPartitionSize` ignore an idle group, and it
+    /// does not keep completed messages from being removed. A group that has never settled a
+    /// message is idle after a quarter of this time.
     group_idle_seconds: Option<u32>,
     /// Priorities of partitions in pops over several partitions; higher is first (default 0).
     #[schema(value_type = Option<BTreeMap<String, i32>>)]

@@ -125,9 +125,9 @@ impl FlowCore {
         Ok((AbandonOutcome::Abandoned, changes))
     }
 
-    /// Extends the sessions of the owners to `span` from now, or ends them if `span` is zero. Without
-    /// owners, removes expired sessions instead. Sessions that were idle for longer than `idle` are
-    /// not extended. Returns the number of sessions that were changed.
+    /// Extends the sessions of the owners to `span` from now, or ends them if `span` is zero. If
+    /// there are no owners, removes expired sessions instead. Sessions that were idle for longer
+    /// than `idle` are not extended. Returns the number of sessions that were changed.
     pub(super) async fn keep_sessions(
         &self,
         owners: Vec<OwnerId>,

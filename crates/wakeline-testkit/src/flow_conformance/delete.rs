@@ -1,5 +1,5 @@
-//! Rules of deleting instances with their descendants. The numbers are those
-//! of the section "Interventions" of `docs/reference/flow.md`.
+//! Rules of deleting instances with their descendants. The numbers are those of the section
+//! "Interventions" of `docs/reference/flow.md`.
 
 use wakeline_store::flow::{
     AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceFilter, KvChange, NewInstance,
@@ -127,7 +127,7 @@ pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowB
     let old_turn = bench.turn().await;
     bench.delete(&["a"], true).await;
     bench.stale(step(&old_turn)).await;
-    assert_eq!(bench.watched("a").await, Watched::Missing, "a stale commit does not create it again");
+    assert_eq!(bench.watched("a").await, Watched::Missing, "a stale commit has no effect");
     bench.running("a").await;
     bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
     let new_work = bench.work(&Worker::plain()).await;

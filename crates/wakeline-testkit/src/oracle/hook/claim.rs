@@ -34,7 +34,7 @@ impl<'a> ClaimSlots<'a> {
             let ids: VecDeque<_> = request.attempts.iter().copied().collect();
             let fresh_only =
                 usize::try_from(request.fresh_only).expect("u32 fits into usize").min(ids.len());
-            ClaimSlot { request: request, ids, fresh_only }
+            ClaimSlot { request, ids, fresh_only }
         };
         Self { requests: requests.iter().map(slot).collect() }
     }

@@ -114,7 +114,7 @@ async fn a_queue_is_configured_option_by_option() {
         }
         for (arguments, named) in [
             (&["--set", "leasetime=1"][..], "did you mean leaseTime?"),
-            (&["--set", "colour=1"], "there are "),
+            (&["--set", "colour=1"], "the options are "),
             (&["--set", "leaseTime=0"], "leaseTime must be from 1"),
             (&["--set", "leaseTime=x"], "leaseTime"),
             (&["--set", "leaseTime"], "leaseTime=60"),

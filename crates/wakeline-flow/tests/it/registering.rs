@@ -142,7 +142,7 @@ fn calling_a_function_with_no_name_or_two_names_suspends_the_instance() {
         r.orchestration("flow", flow)
     });
     let reason = scheduled(&two).expect_err("ambiguous");
-    for part in ["registered as `one` and `two`", "`ctx.activity` and the name"] {
+    for part in ["several names (`one` and `two`)", "`ctx.activity` and the name"] {
         assert!(reason.contains(part), "{part:?} is not in {reason}");
     }
 }

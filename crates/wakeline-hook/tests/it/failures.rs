@@ -50,7 +50,7 @@ async fn a_closed_connection_is_a_failed_attempt() {
 async fn a_truncated_response_is_a_failed_attempt() {
     let (status, _, error, _) = once(Answer::Break).await;
     assert_eq!(status, None);
-    assert!(error.expect("an error").contains("status 200 was cut off"));
+    assert!(error.expect("an error").contains("status 200 was incomplete"));
 }
 
 #[tokio::test]

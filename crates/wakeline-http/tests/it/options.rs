@@ -28,7 +28,7 @@ async fn an_unordered_queue_has_lanes() {
         let answer = configure(options.clone()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{options}");
         let error = answer.json()["error"].to_string();
-        assert!(error.contains("options.lanes") && error.contains("leave"), "{error}");
+        assert!(error.contains("options.lanes") && error.contains("omit"), "{error}");
     }
 
     configure(json!({"unordered": true})).await;
